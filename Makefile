@@ -1,0 +1,47 @@
+# Short verbs over a virtual environment this file makes itself. Needs Python >= 3.11 and make, nothing else.
+PYTHON ?= python3
+PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check
+PYTEST_WORKERS ?= 4
+
+.DEFAULT_GOAL := help
+.PHONY: help up setup test check bench chaos lock clean
+
+help:  ## list the verbs
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+up: .venv/runtime  ## install, start everything, load a demo hall, print the address; Ctrl-C stops
+	@.venv/bin/aisle up
+
+setup: .venv/development  ## install only
+
+test: .venv/development  ## install and run the whole suite against real servers
+	.venv/bin/pytest -n $(PYTEST_WORKERS) --dist loadgroup
+
+check: .venv/development  ## lint, types, import contracts, tidy
+	.venv/bin/ruff check src tests bench
+	.venv/bin/ruff format --check src tests bench
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	.venv/bin/pytest tests/test_tidy.py tests/test_docs.py
+
+lock:  ## pin every dependency with its hashes (needs uv)
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --extra build pyproject.toml -o requirements.txt
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --extra build --extra dev -c requirements.txt pyproject.toml -o requirements-dev.txt
+
+clean:  ## remove the environment, the data and the caches
+	rm -rf .venv .aisle .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Aisle needs Python 3.11 or newer")'
+	$(PYTHON) -m venv .venv
+
+# `up` needs a third of what the tests need, so a newcomer waits for the runtime packages only.
+.venv/runtime: .venv/bin/python requirements.txt pyproject.toml
+	$(PIP) --require-hashes -r requirements.txt
+	$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/development: .venv/bin/python requirements-dev.txt pyproject.toml
+	$(PIP) --require-hashes -r requirements-dev.txt
+	$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@ .venv/runtime
