@@ -4,7 +4,7 @@ PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check
 PYTEST_WORKERS ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help up setup test check bench chaos lock clean
+.PHONY: help up setup test check docs bench chaos lock clean
 
 help:  ## list the verbs
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,11 +18,14 @@ test: .venv/development  ## install and run the whole suite against real servers
 	.venv/bin/pytest -n $(PYTEST_WORKERS) --dist loadgroup
 
 check: .venv/development  ## lint, types, import contracts, tidy
-	.venv/bin/ruff check src tests bench
-	.venv/bin/ruff format --check src tests bench
+	.venv/bin/ruff check src tests bench docs
+	.venv/bin/ruff format --check src tests bench docs
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 	.venv/bin/pytest tests/test_tidy.py tests/test_docs.py
+
+docs: .venv/development  ## write the reference pages that are drawn from the code
+	.venv/bin/python docs/generate.py
 
 lock:  ## pin every dependency with its hashes (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --extra build pyproject.toml -o requirements.txt

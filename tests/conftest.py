@@ -1,10 +1,65 @@
-"""Runs `async def` tests, each on a fresh event loop. Fixtures stay synchronous: what is async is opened inside the test."""
+"""Real servers for every test: one PostgreSQL and one Valkey a run, a database a worker, a key prefix a test.
+
+Fixtures are synchronous; `async def` tests run on a fresh event loop each and open what is async inside the test.
+A server that does not start fails the run: nothing here is skipped for want of it.
+"""
 
 import asyncio
 import inspect
+import itertools
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
 
+import asyncpg
+import msgspec
 import pytest
 import uvloop
+
+from aisle.config import Config
+from aisle.embedded.supervisor import Supervisor
+from aisle.metrics import Metrics
+from aisle.migrate import migrate
+
+_prefixes = itertools.count()
+
+
+class Servers(NamedTuple):
+    database_url: str
+    store_url: str
+
+
+class ServersOfTheRun:
+    """Starts the servers in the controlling process, before the workers, and hands their addresses out."""
+
+    def __init__(self, folder: Path) -> None:
+        self._supervisor = Supervisor(folder, log=lambda line: None)
+        self._supervisor.start()
+        # Durability is tested on servers of its own; here speed counts.
+        postgres = self._supervisor.start_postgres(options={"fsync": "off", "max_connections": "300"})
+        valkey = self._supervisor.start_valkey(append=False)
+        self.servers = Servers(postgres.url, valkey.url)
+
+    def pytest_configure_node(self, node: object) -> None:
+        node.workerinput["servers"] = tuple(self.servers)  # type: ignore[attr-defined]
+
+    def pytest_unconfigure(self) -> None:
+        self._supervisor.stop()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--no-servers", action="store_true", help="for tests that need none: start no PostgreSQL and Valkey"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput") and not config.getoption("--no-servers"):
+        folder = tempfile.TemporaryDirectory(prefix="aisle-tests-")
+        config.add_cleanup(folder.cleanup)
+        config.pluginmanager.register(ServersOfTheRun(Path(folder.name) / "data"), "servers-of-the-run")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -15,3 +70,62 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(pyfuncitem.obj(**arguments))
     return True
+
+
+@pytest.fixture(scope="session")
+def servers(request: pytest.FixtureRequest) -> Servers:
+    given = getattr(request.config, "workerinput", {}).get("servers")
+    if given:
+        return Servers(*given)
+    return request.config.pluginmanager.get_plugin("servers-of-the-run").servers
+
+
+@pytest.fixture(scope="session")
+def database_url(servers: Servers, worker_id: str) -> str:
+    """A migrated database of this worker's own."""
+    name = f"test_{worker_id}"
+
+    async def create() -> None:
+        connection = await asyncpg.connect(servers.database_url)
+        await connection.execute(f'create database "{name}"')
+        await connection.close()
+        await migrate(Config(database_url=_other_database(servers.database_url, name)))
+
+    asyncio.run(create())
+    return _other_database(servers.database_url, name)
+
+
+@pytest.fixture
+def config(database_url: str, servers: Servers, worker_id: str) -> Config:
+    """Settings that point at this worker's database and at keys no other test uses."""
+    return Config(
+        database_url=database_url, store_url=servers.store_url, store_prefix=f"{worker_id}.{next(_prefixes)}:", port=0
+    )
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+def fresh_database_url(servers: Servers, worker_id: str) -> Iterator[str]:
+    """An empty database for one test: no table, no migration."""
+    name = f"fresh_{worker_id}_{next(_prefixes)}"
+
+    async def execute(statement: str) -> None:
+        connection = await asyncpg.connect(servers.database_url)
+        await connection.execute(statement)
+        await connection.close()
+
+    asyncio.run(execute(f'create database "{name}"'))
+    yield _other_database(servers.database_url, name)
+    asyncio.run(execute(f'drop database "{name}" with (force)'))
+
+
+def with_settings(config: Config, **changes: object) -> Config:
+    return msgspec.structs.replace(config, **changes)
+
+
+def _other_database(url: str, name: str) -> str:
+    return urlsplit(url)._replace(path=f"/{name}").geturl()

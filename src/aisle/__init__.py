@@ -1,0 +1,5 @@
+"""Aisle: ticketing for the seated on-sale."""
+
+from importlib.metadata import version
+
+__version__ = version("aisle")

@@ -1,0 +1,128 @@
+"""Write the reference pages that are drawn from the code, so that they cannot drift from it. Run by `make docs`.
+
+`tests/test_docs.py` calls `reference_pages()` and fails when a committed page differs.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Any, get_args
+
+from aisle.app import build_app
+from aisle.config import PREFIX, Config
+from aisle.health import Readiness
+from aisle.metrics import Metrics
+
+HERE = Path(__file__).parent
+
+
+def reference_pages() -> dict[Path, str]:
+    return {
+        HERE / "reference" / "settings.md": settings_page(),
+        HERE.parent / ".env.example": env_example(),
+        HERE / "reference" / "http.md": http_page(),
+        HERE / "reference" / "metrics.md": metrics_page(),
+    }
+
+
+def settings_page() -> str:
+    rows = [f"| `{name}` | `{default!r}` | {text} |" for name, default, text in _settings()]
+    return "\n".join(
+        [
+            "# Settings",
+            "",
+            "Read once from the environment when a process starts. A variable that begins with `AISLE_` and is not",
+            "in this table stops the start: a typo never leaves a default in force.",
+            "",
+            "Generated from `src/aisle/config.py`.",
+            "",
+            "| variable | default | meaning |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def env_example() -> str:
+    lines = ["# Every setting with its default. Copy to .env and uncomment what you change."]
+    for name, default, text in _settings():
+        lines += ["", f"# {text}", f"#{name}={default}"]
+    return "\n".join(lines) + "\n"
+
+
+def http_page() -> str:
+    operations = openapi_document()["paths"]
+    rows = [
+        f"| {method.upper()} | `{path}` | {operation.get('summary', '')} |"
+        for path, methods in sorted(operations.items())
+        for method, operation in methods.items()
+    ]
+    return "\n".join(
+        [
+            "# HTTP routes",
+            "",
+            "A running Aisle shows each with its parameters and bodies at `/docs/api`, and as OpenAPI 3.1 at",
+            "`/api/v1/openapi.json`. Generated from the application itself.",
+            "",
+            "| method | path | what |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def metrics_page() -> str:
+    rows = [
+        f"| `{family.name}{_suffix(family.type)}` | {family.type} | {family.documentation} |"
+        for family in sorted(Metrics().registry.collect(), key=lambda family: family.name)
+        if not family.name.startswith(("python_", "process_"))
+    ]
+    return "\n".join(
+        [
+            "# Metrics",
+            "",
+            "Served at `/metrics`. Generated from `src/aisle/metrics.py`.",
+            "",
+            "| name | type | meaning |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def _suffix(kind: str) -> str:
+    return "_total" if kind == "counter" else ""
+
+
+def openapi_document() -> dict[str, Any]:
+    document: list[dict[str, Any]] = []
+
+    async def build() -> None:
+        app = build_app(Config(), Readiness({}), Metrics())
+        document.append(app.openapi_schema.to_schema())
+
+    asyncio.run(build())
+    return document[0]
+
+
+def _settings() -> list[tuple[str, object, str]]:
+    import msgspec
+
+    rows = []
+    for field in msgspec.structs.fields(Config):
+        description = next(meta.description for meta in _metas(field.type) if meta.description)
+        rows.append((PREFIX + field.name.upper(), field.default, description))
+    return rows
+
+
+def _metas(annotation: Any) -> list[Any]:
+    return list(get_args(annotation)[1:])[::-1]
+
+
+if __name__ == "__main__":
+    for path, text in reference_pages().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        print(path.relative_to(HERE.parent))

@@ -1,0 +1,107 @@
+"""Composition root: opens what a process needs, binds it together, serves until told to stop.
+
+The only file that knows every room. Nothing here decides anything about seats or money.
+"""
+
+import asyncio
+import signal
+import socket
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
+
+import asyncpg
+import structlog
+from litestar import Litestar
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin
+
+from aisle import __version__
+from aisle.config import Config
+from aisle.db import check_database, open_database
+from aisle.envelope import envelope
+from aisle.errors import StartupError
+from aisle.health import Check, NotReady, Readiness, health_routes
+from aisle.http_server import HttpServer, http_server, listen
+from aisle.limits import READY_CHECK_SECONDS_MAX
+from aisle.metrics import Metrics, watch_event_loop
+from aisle.migrate import pending_migrations
+from aisle.problems import exception_answers
+from aisle.store import open_store
+from aisle.ui.api_page import api_page, openapi_json
+from aisle.ui.pages import static_routes
+
+ROLES = ("api",)
+
+log = structlog.get_logger()
+
+
+async def serve(config: Config, roles: Sequence[str]) -> None:
+    """Run the roles in this process until SIGTERM or SIGINT, then drain."""
+    listener = listen(config)
+    try:
+        async with AsyncExitStack() as stack:
+            await _serve_on(listener, config, roles, stack)
+    finally:
+        listener.close()
+
+
+async def _serve_on(listener: socket.socket, config: Config, roles: Sequence[str], stack: AsyncExitStack) -> None:
+    metrics = Metrics()
+    database = await stack.enter_async_context(open_database(config))
+    store = await stack.enter_async_context(open_store(config, metrics))
+    await _require_schema(database)
+    readiness = Readiness({"database": _database_check(database, metrics), "store": store.ping})
+    server = http_server(envelope(build_app(config, readiness, metrics), metrics), config)
+    stop_when_told(server, readiness)
+    loop_watch = asyncio.create_task(watch_event_loop(metrics))
+    log.info("serving", roles=list(roles), store=store.server.flavour, store_version=store.server.version)
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        loop_watch.cancel()
+        with suppress(asyncio.CancelledError):
+            await loop_watch
+
+
+def build_app(config: Config, readiness: Readiness, metrics: Metrics) -> Litestar:
+    return Litestar(
+        [health_routes(readiness, metrics), api_page, openapi_json, static_routes()],
+        exception_handlers=exception_answers(),
+        request_max_body_size=config.body_bytes_max,
+        logging_config=None,
+        openapi_config=OpenAPIConfig(
+            title="Aisle",
+            version=__version__,
+            path="/docs/litestar",  # its own pages, and its own 404 in HTML, stay out of the way of ours
+            render_plugins=[JsonRenderPlugin(path="/openapi.json")],
+            use_handler_docstrings=True,
+        ),
+    )
+
+
+def stop_when_told(server: HttpServer, readiness: Readiness) -> None:
+    def drain() -> None:
+        readiness.drain()
+        server.should_exit = True
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, drain)
+
+
+def _database_check(database: asyncpg.Pool, metrics: Metrics) -> Check:
+    async def check() -> None:
+        metrics.database_pool_in_use.set(database.get_size() - database.get_idle_size())
+        try:
+            await check_database(database, READY_CHECK_SECONDS_MAX)
+        except asyncpg.PostgresError as error:
+            raise NotReady(str(error)) from None
+
+    return check
+
+
+async def _require_schema(database: asyncpg.Pool) -> None:
+    async with database.acquire() as connection:
+        pending = await pending_migrations(connection)
+    if pending:
+        raise StartupError(f"the database lacks {len(pending)} migrations ({pending[0]} ...): run `aisle migrate`")

@@ -1,0 +1,83 @@
+"""The `aisle` command. Each verb is a few lines that read the settings and call the room that does the work.
+
+Bad input of any kind ends here: one line on standard error, exit code 2, nothing changed.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+
+import uvloop
+
+from aisle import __version__
+from aisle.config import Config, read_config
+from aisle.embedded.errors import EmbeddedError
+from aisle.errors import StartupError
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    arguments = _parser().parse_args(argv)
+    try:
+        sys.exit(arguments.verb(arguments))
+    except (StartupError, EmbeddedError) as error:
+        print(f"aisle: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="aisle", description="Ticketing for the seated on-sale.")
+    parser.add_argument("--version", action="version", version=f"aisle {__version__}")
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+
+    up = verbs.add_parser("up", help="start everything on this machine and stop it on Ctrl-C")
+    up.set_defaults(verb=_up)
+
+    serve = verbs.add_parser("serve", help="run roles of the platform against given servers")
+    serve.add_argument("--roles", default="api", help="comma-separated: api")
+    serve.set_defaults(verb=_serve)
+
+    migrate = verbs.add_parser("migrate", help="bring the database schema up to date")
+    migrate.set_defaults(verb=_migrate)
+    return parser
+
+
+def _up(arguments: argparse.Namespace) -> int:
+    from aisle.up import up
+
+    return up(read_config(os.environ))
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    from aisle.app import ROLES, serve
+    from aisle.logs import configure_logs
+
+    roles = [role.strip() for role in arguments.roles.split(",") if role.strip()]
+    unknown = [role for role in roles if role not in ROLES]
+    if unknown or not roles:
+        raise StartupError(f"unknown role {', '.join(unknown) or '(none)'}; choose from {', '.join(ROLES)}")
+    config = _with_servers(read_config(os.environ))
+    configure_logs(config.log_level)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(config, roles))
+    return 0
+
+
+def _migrate(arguments: argparse.Namespace) -> int:
+    from aisle.migrate import migrate
+
+    config = read_config(os.environ)
+    if not config.database_url:
+        raise StartupError("AISLE_DATABASE_URL is not set; `aisle up` migrates the embedded database by itself")
+    applied = asyncio.run(migrate(config))
+    print(f"applied {', '.join(applied)}" if applied else "the schema is up to date")
+    return 0
+
+
+def _with_servers(config: Config) -> Config:
+    if not config.database_url:
+        raise StartupError("AISLE_DATABASE_URL is not set; `aisle up` starts an embedded PostgreSQL")
+    if not config.store_url:
+        raise StartupError("AISLE_STORE_URL is not set; `aisle up` starts an embedded Valkey")
+    return config

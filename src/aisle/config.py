@@ -1,0 +1,111 @@
+"""The settings of one process: a frozen struct read once from the environment and passed down.
+
+`AISLE_` + the field's name in capitals is the variable. A variable with that prefix that is no setting is an error, so
+a typo cannot silently leave a default in force. `docs/reference/settings.md` is generated from this struct.
+"""
+
+import difflib
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from aisle.errors import StartupError
+
+PREFIX = "AISLE_"
+
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    host: Annotated[str, Meta(description="Address the HTTP server listens on.", min_length=1)] = "127.0.0.1"
+    port: Annotated[int, Meta(description="Port of the HTTP server; 0 chooses a free one.", ge=0, le=65535)] = 8080
+    data_dir: Annotated[str, Meta(description="Where the embedded servers keep data, logs and secrets.")] = ".aisle"
+
+    database_url: Annotated[
+        str, Meta(description="PostgreSQL 15 or newer, `postgresql://user:password@host/db`. Empty: embedded.")
+    ] = ""
+    database_pool_size: Annotated[
+        int, Meta(description="Most PostgreSQL connections of one process.", ge=1, le=500)
+    ] = 20
+    database_timeout: Annotated[
+        Seconds, Meta(description="Longest wait for PostgreSQL to connect or answer, in s.")
+    ] = 10
+
+    store_url: Annotated[
+        str,
+        Meta(description="Hot store: `redis://`, `valkey://`, `unix://` or `valkey+cluster://a,b,c`. Empty: embedded."),
+    ] = ""
+    store_prefix: Annotated[
+        str,
+        Meta(description="Put in front of every store key; isolates installations.", pattern="^[A-Za-z0-9_.:-]{0,32}$"),
+    ] = ""
+    store_pool_size: Annotated[
+        int,
+        Meta(
+            description="Most store connections of one process: one carries the data, the rest blocking reads.",
+            ge=2,
+            le=1000,
+        ),
+    ] = 50
+    store_timeout: Annotated[Seconds, Meta(description="Longest wait for an answer of the store, in s.")] = 5
+    store_connect_timeout: Annotated[Seconds, Meta(description="Longest wait for a store connection, in s.")] = 5
+    store_keepalive: Annotated[bool, Meta(description="TCP keep-alive on store connections.")] = True
+    store_health_check: Annotated[
+        Seconds, Meta(description="Silence on a store connection before it is probed, in s.")
+    ] = 30
+
+    kafka: Annotated[
+        str, Meta(description="Kafka bootstrap servers, `host:port[,host:port]`. Empty: embedded Penstock.")
+    ] = ""
+
+    hold_seconds: Annotated[int, Meta(description="How long a hold lasts.", ge=5, le=86_400)] = 600
+    hold_seconds_max: Annotated[
+        int, Meta(description="Longest a hold may last with all its extensions.", ge=5, le=86_400)
+    ] = 1800
+    payment_seconds: Annotated[int, Meta(description="How long a booking waits for its payment.", ge=5, le=86_400)] = (
+        900
+    )
+    seats_per_booking_max: Annotated[int, Meta(description="Most seats or places in one booking.", ge=1, le=100)] = 10
+
+    body_bytes_max: Annotated[int, Meta(description="Largest HTTP request body.", ge=1024, le=64 * 1024 * 1024)] = (
+        65_536
+    )
+    drain_seconds: Annotated[
+        Seconds, Meta(description="On SIGTERM, longest wait for requests under way before the process ends, in s.")
+    ] = 20
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="Least severe log line written.")
+    ] = "info"
+
+    def __post_init__(self) -> None:
+        if self.hold_seconds_max < self.hold_seconds:
+            raise ValueError("AISLE_HOLD_SECONDS_MAX is shorter than AISLE_HOLD_SECONDS")
+
+
+def read_config(environ: Mapping[str, str]) -> Config:
+    """Read and validate every setting; raise StartupError with one sentence on the first that is wrong."""
+    fields = {PREFIX + name.upper(): name for name in Config.__struct_fields__}
+    given = {}
+    for variable, value in sorted(environ.items()):
+        if not variable.startswith(PREFIX):
+            continue
+        if variable not in fields:
+            raise StartupError(f"unknown setting {variable}{_did_you_mean(variable, fields)}")
+        given[fields[variable]] = value.strip()
+    try:
+        return msgspec.convert(given, Config, strict=False)
+    except msgspec.ValidationError as error:
+        raise StartupError(_name_the_variable(str(error))) from None
+
+
+def _did_you_mean(variable: str, known: Mapping[str, str]) -> str:
+    close = difflib.get_close_matches(variable, known, n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _name_the_variable(message: str) -> str:
+    # msgspec says "Expected `int` >= 1 - at `$.port`"; an operator knows the variable, not the path.
+    text, _, path = message.partition(" - at `$.")
+    return f"{PREFIX}{path.rstrip('`').upper()}: {text}" if path else message

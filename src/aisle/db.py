@@ -1,0 +1,78 @@
+"""PostgreSQL edge: the connection pool and nothing else. SQL lives in the slices, schema in `migrations/`.
+
+Decisions read the primary only. Constraints in the schema are the last line against a double sale, so nothing here
+retries: a caller that may repeat does so under its own operation id.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import asyncpg
+
+from aisle.config import Config
+from aisle.errors import StartupError
+from aisle.limits import POSTGRES_VERSION_MIN
+
+
+@asynccontextmanager
+async def open_database(config: Config) -> AsyncIterator[asyncpg.Pool]:
+    """Open the pool, make sure the server can carry us, close the pool on the way out."""
+    pool = await _create_pool(config)
+    try:
+        async with pool.acquire() as connection:
+            await require_version(connection)
+        yield pool
+    finally:
+        try:
+            await asyncio.wait_for(pool.close(), timeout=config.database_timeout)
+        except TimeoutError:
+            pool.terminate()
+
+
+async def connect(config: Config) -> asyncpg.Connection:
+    """One connection outside the pool, for commands and migrations."""
+    with _clear_errors(config.database_url):
+        return await asyncpg.connect(config.database_url, timeout=config.database_timeout, command_timeout=None)
+
+
+async def require_version(connection: asyncpg.Connection) -> None:
+    number = int(await connection.fetchval("show server_version_num"))
+    if number < POSTGRES_VERSION_MIN:
+        found = await connection.fetchval("show server_version")
+        raise StartupError(f"PostgreSQL {found} is too old; Aisle needs {POSTGRES_VERSION_MIN // 10_000} or newer")
+
+
+async def check_database(pool: asyncpg.Pool, timeout_s: float) -> None:
+    """Raise if the database does not answer a trivial query in time."""
+    async with asyncio.timeout(timeout_s), pool.acquire() as connection:
+        await connection.fetchval("select 1")
+
+
+async def _create_pool(config: Config) -> asyncpg.Pool:
+    with _clear_errors(config.database_url):
+        return await asyncpg.create_pool(
+            config.database_url,
+            min_size=1,
+            max_size=config.database_pool_size,
+            timeout=config.database_timeout,
+            command_timeout=config.database_timeout,
+        )
+
+
+@contextmanager
+def _clear_errors(url: str) -> Iterator[None]:
+    """Turn the many ways a connection can fail into one sentence that names the server and never the password."""
+    server = url.rpartition("@")[2] or "the database"
+    try:
+        yield
+    except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError):
+        raise StartupError(f"PostgreSQL at {server} refused the user name or password") from None
+    except asyncpg.InvalidCatalogNameError:
+        raise StartupError(f"PostgreSQL at {server}: the database does not exist") from None
+    except (asyncpg.ClientConfigurationError, asyncpg.InterfaceError, ValueError) as error:
+        raise StartupError(f"AISLE_DATABASE_URL is not usable: {error}") from None
+    except (OSError, TimeoutError, asyncpg.PostgresConnectionError):
+        raise StartupError(f"PostgreSQL at {server} does not answer") from None
+    except asyncpg.PostgresError as error:
+        raise StartupError(f"PostgreSQL at {server}: {error}") from None

@@ -1,0 +1,71 @@
+"""What every HTTP answer carries, whatever route made it: a request id, the security headers, a measured duration.
+
+Plain ASGI around the whole application, so that errors of the framework itself are covered as well. A route that needs
+another content security policy (a page with scripts) sets its own header, and it is kept.
+"""
+
+import re
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
+
+from aisle.ids import new_id
+from aisle.limits import REQUEST_ID_CHARS_MAX
+from aisle.metrics import Metrics
+
+SECURITY_HEADERS = {
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    b"strict-transport-security": b"max-age=31536000; includeSubDomains",
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"same-origin",
+    b"cross-origin-opener-policy": b"same-origin",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"cache-control": b"no-store",
+}
+
+_ACCEPTED_ID = re.compile(rb"[A-Za-z0-9_-]{8,%d}" % REQUEST_ID_CHARS_MAX)
+
+
+def envelope(app: ASGIApp, metrics: Metrics) -> ASGIApp:
+    """Wrap the application. Web sockets and lifespan are switched off in the server, so every scope is HTTP."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        request_id = _request_id(scope)
+        structlog.contextvars.bind_contextvars(request_id=request_id.decode())
+        started = time.perf_counter()
+        status = 0
+
+        async def send_enveloped(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                _add_headers(message, request_id)
+            await send(message)
+
+        try:
+            await app(scope, receive, send_enveloped)
+        finally:
+            structlog.contextvars.unbind_contextvars("request_id")
+            labels = str(scope.get("method")), str(scope.get("path_template", "unmatched")), status
+            metrics.http_request_seconds.labels(*labels).observe(time.perf_counter() - started)
+
+    return answer
+
+
+def _request_id(scope: Any) -> bytes:
+    # A caller's id is taken over only if it cannot carry anything but an id into our logs.
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _ACCEPTED_ID.fullmatch(value):
+            return bytes(value)
+    return new_id(datetime.now(UTC)).hex.encode()
+
+
+def _add_headers(message: Any, request_id: bytes) -> None:
+    headers = list(message.get("headers", ()))
+    present = {bytes(name).lower() for name, _ in headers}
+    headers.extend((name, value) for name, value in SECURITY_HEADERS.items() if name not in present)
+    headers.append((b"x-request-id", request_id))
+    message["headers"] = headers

@@ -1,0 +1,137 @@
+"""uvicorn with the two limits it leaves to a proxy: how large a request head may be, and how slowly it may arrive.
+
+Aisle is meant to stand on the open network on one box, so a client that trickles bytes or sends endless headers must
+cost us nothing. Signals belong to the composition root, which announces the drain before the server stops.
+"""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from aisle.config import Config
+from aisle.errors import StartupError
+from aisle.limits import HEADER_BYTES_MAX, REQUEST_SECONDS_MAX
+from aisle.problems import problem_body
+
+BACKLOG = 4096
+
+_REFUSALS = {
+    400: ("Bad Request", "malformed_request", "the request is not valid HTTP"),
+    408: ("Request Timeout", "request_timeout", f"the request did not arrive within {REQUEST_SECONDS_MAX} s"),
+    431: ("Request Header Fields Too Large", "headers_too_large", f"the request head is over {HEADER_BYTES_MAX} bytes"),
+}
+
+
+class HttpServer(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def http_server(app: Any, config: Config) -> HttpServer:
+    return HttpServer(
+        uvicorn.Config(
+            app,
+            http=BoundedHttp,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            backlog=BACKLOG,
+            timeout_graceful_shutdown=int(config.drain_seconds),
+        )
+    )
+
+
+def listen(config: Config) -> socket.socket:
+    """Take the port before anything else is opened, so that a busy port is reported at once and nothing was touched."""
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((config.host, config.port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise StartupError(f"cannot listen on {config.host}:{config.port}: {error.strerror or error}") from None
+    return listener
+
+
+class HeadTooLarge(ValueError):
+    """Raised inside a parser callback, which is the way to stop the parser."""
+
+
+class BoundedHttp(HttpToolsProtocol):
+    """One connection. A timer runs only while a request has begun and not fully arrived: whole requests cost none."""
+
+    _head_bytes = 0
+    _message_open = False
+    _head_open = False
+    _late: asyncio.TimerHandle | None = None
+    _refusal = 400
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._late = self.loop.call_later(REQUEST_SECONDS_MAX, self._refuse, 408)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._head_open:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEADER_BYTES_MAX:
+                self._refuse(431)
+                return
+        if not self._message_open:
+            self._stop_timer()
+        elif self._late is None:
+            self._late = self.loop.call_later(REQUEST_SECONDS_MAX, self._refuse, 408)
+
+    def on_message_begin(self) -> None:
+        self._message_open = self._head_open = True
+        self._head_bytes = 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._head_open = False
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > HEADER_BYTES_MAX:
+            self._refusal = 431
+            raise HeadTooLarge
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._message_open = False
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(self._refusal)
+
+    def _refuse(self, status: int) -> None:
+        self._stop_timer()
+        if self.transport.is_closing():
+            return
+        reason, code, detail = _REFUSALS[status]
+        body = problem_body(status, code, detail)
+        if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
+            self.transport.write(
+                f"HTTP/1.1 {status} {reason}\r\ncontent-type: application/problem+json\r\n"
+                f"content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode()
+                + body
+            )
+        self.transport.close()
+
+    def _stop_timer(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None

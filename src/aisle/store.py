@@ -1,0 +1,146 @@
+"""Hot store edge: scripts and commands over one auto-pipelined connection, guarded by a circuit breaker.
+
+Nothing is ever sent twice behind the caller's back. A call that certainly did not happen is `StoreUnavailable`; one
+that may have happened is `StoreOutcomeUnknown`, and the caller repeats it under the same operation id or looks.
+NOSCRIPT is the one answer that proves a script did not run, so the script is loaded and sent again.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import respline
+from aisle.breaker import BreakerState, CircuitBreaker
+from aisle.config import Config
+from aisle.errors import StartupError, StoreOutcomeUnknown, StoreScriptFailed, StoreUnavailable
+from aisle.metrics import Metrics
+from aisle.scripts import Script
+from aisle.store_probe import Server, probe
+from respline import NotSent, OutcomeUnknown, ServerError
+
+Argument = bytes | str | int | float
+Keys = Sequence[bytes | str]
+Arguments = Sequence[Argument]
+Command = tuple[Argument, ...]
+
+
+@asynccontextmanager
+async def open_store(config: Config, metrics: Metrics) -> AsyncIterator["Store"]:
+    """Connect, prove that the server behaves as our scripts need it to, close on the way out."""
+    try:
+        line = await _open_line(config, timeout=config.store_timeout)
+    except respline.ResplineError as error:
+        raise StartupError(f"store: {error}") from None
+    try:
+        server = await probe(line, config.store_prefix)
+        yield Store(line, server, config, metrics)
+    finally:
+        await line.aclose()
+
+
+class Store:
+    def __init__(self, line: respline.Line, server: Server, config: Config, metrics: Metrics) -> None:
+        self.server = server
+        self.prefix = config.store_prefix
+        self.breaker = CircuitBreaker(time.monotonic)
+        self._line = line
+        self._config = config
+        self._metrics = metrics
+        # One connection carries the data; the rest of the pool is for readers that block.
+        self._blocking_slots = asyncio.Semaphore(config.store_pool_size - 1)
+
+    async def call(self, *command: Argument) -> Any:
+        """One command. Raises ServerError when the server refuses it."""
+        return await self._guarded(self._line.call(*command) if self._allowed() else None)
+
+    async def call_many(self, commands: Sequence[Command]) -> list[Any]:
+        """Many commands in one round trip; a refused one leaves its ServerError in the list."""
+        replies: list[Any] = await self._guarded(self._line.call_many(commands) if self._allowed() else None)
+        return replies
+
+    async def run(self, script: Script, keys: Keys, args: Arguments) -> Any:
+        [reply] = await self.run_many(script, [(keys, args)])
+        if isinstance(reply, StoreScriptFailed):
+            raise reply
+        return reply
+
+    async def run_many(self, script: Script, calls: Sequence[tuple[Keys, Arguments]]) -> list[Any]:
+        """Run a script once per call in one round trip; a failed run leaves its StoreScriptFailed in the list."""
+        started = time.perf_counter()
+        commands = [(b"EVALSHA", script.sha, len(keys), *keys, *args) for keys, args in calls]
+        replies = await self._send(commands)
+        missing = [n for n, reply in enumerate(replies) if isinstance(reply, ServerError) and reply.code == "NOSCRIPT"]
+        if missing:
+            await self.call(b"SCRIPT", b"LOAD", script.source)
+            for n, reply in zip(missing, await self._send([commands[n] for n in missing]), strict=True):
+                replies[n] = reply
+        for n, reply in enumerate(replies):
+            if isinstance(reply, ServerError):
+                self._metrics.store_errors_total.labels("script").inc()
+                replies[n] = StoreScriptFailed(script.name, reply.code, str(reply))
+        self._metrics.store_script_seconds.labels(script.name).observe(time.perf_counter() - started)
+        return replies
+
+    async def ping(self) -> None:
+        await self.call(b"PING")
+
+    @asynccontextmanager
+    async def blocking_line(self) -> AsyncIterator[respline.Line]:
+        """A connection of one's own, without a time-out, for reads that wait in the server."""
+        async with self._blocking_slots:
+            line = await _open_line(self._config, timeout=None)
+            try:
+                yield line
+            finally:
+                await line.aclose()
+
+    async def _send(self, commands: list[Command]) -> list[Any]:
+        if self.server.scripts_are_crash_atomic:
+            return await self.call_many(commands)
+        # Kvrocks commits each write of a script on its own; inside MULTI the whole script is one write batch.
+        runs = await asyncio.gather(
+            *(self._guarded(self._line.transaction([c]) if self._allowed() else None) for c in commands)
+        )
+        return [reply for [reply] in runs]
+
+    def _allowed(self) -> bool:
+        allowed = self.breaker.allows()
+        self._metrics.store_breaker_open.set(self.breaker.state is BreakerState.OPEN)
+        return allowed
+
+    async def _guarded(self, sent: Awaitable[Any] | None) -> Any:
+        if sent is None:
+            self._metrics.store_errors_total.labels("breaker").inc()
+            raise StoreUnavailable(
+                "the store is not answering; calls are paused", retry_after_s=self.breaker.retry_after_s()
+            )
+        try:
+            reply = await sent
+        except NotSent as error:
+            self.breaker.failed()
+            self._metrics.store_errors_total.labels("not_sent").inc()
+            raise StoreUnavailable(str(error)) from None
+        except OutcomeUnknown as error:
+            self.breaker.failed()
+            self._metrics.store_errors_total.labels("unknown").inc()
+            raise StoreOutcomeUnknown(str(error)) from None
+        except asyncio.CancelledError:
+            self.breaker.abandoned()
+            raise
+        except ServerError:
+            self.breaker.succeeded()
+            raise
+        self.breaker.succeeded()
+        return reply
+
+
+async def _open_line(config: Config, *, timeout: float | None) -> respline.Line:
+    return await respline.open_store(
+        config.store_url,
+        name="aisle",
+        connect_timeout=config.store_connect_timeout,
+        timeout=timeout,
+        health_check_interval=config.store_health_check,
+    )

@@ -1,0 +1,95 @@
+"""Aisle as a process of its own, the way an operator runs it. Used by the tests that look from outside."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import msgspec
+import psutil
+
+from aisle.config import PREFIX, Config
+from aisle.embedded.server import free_port
+
+PATIENCE_SECONDS = 60.0
+
+
+def run_aisle(
+    *arguments: str, env: Mapping[str, str], timeout: float = PATIENCE_SECONDS
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "aisle", *arguments],
+        env=clean_environment(env),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+
+
+@contextmanager
+def serving(config: Config) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """`aisle serve` on a free port; yields the process and its address once it is ready."""
+    config = msgspec.structs.replace(config, port=free_port())
+    process = subprocess.Popen([sys.executable, "-m", "aisle", "serve"], env=clean_environment(as_environment(config)))
+    address = f"http://{config.host}:{config.port}"
+    try:
+        wait_until(lambda: status_of(f"{address}/livez") == 200, f"{address} answers", process)
+        yield process, address
+    finally:
+        stop(process)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def as_environment(config: Config) -> dict[str, str]:
+    defaults = Config()
+    changed = {
+        name: getattr(config, name)
+        for name in Config.__struct_fields__
+        if getattr(config, name) != getattr(defaults, name)
+    }
+    return {PREFIX + name.upper(): str(value) for name, value in changed.items()}
+
+
+def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    return {**inherited, **extra}
+
+
+def status_of(url: str) -> int:
+    try:
+        return httpx.get(url, timeout=5).status_code
+    except httpx.TransportError:
+        return 0
+
+
+def wait_until(condition: Callable[[], object], what: str, process: subprocess.Popen[bytes] | None = None) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert process is None or process.poll() is None, f"the process ended with {process.poll()} before {what}"
+        assert time.monotonic() < deadline, f"waited {PATIENCE_SECONDS:.0f} s in vain until {what}"
+        time.sleep(0.02)
+
+
+def family(pid: int) -> list[psutil.Process]:
+    """The process and everything it started."""
+    parent = psutil.Process(pid)
+    return [parent, *parent.children(recursive=True)]
+
+
+def logs_of(data: Path) -> str:
+    return "\n".join(f"--- {log.name}\n{log.read_text()[-2000:]}" for log in sorted((data / "logs").glob("*.log")))

@@ -1,0 +1,65 @@
+"""The house rules that a machine can check: sizes, names, excepts, and what may never be committed."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+LUA = sorted((ROOT / "src").rglob("*.lua"))
+
+FILE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 60
+BANNED_NAMES = re.compile(r"(^|_)(utils?|managers?|helpers?|impl|common|base|misc)($|_)")
+BANNED_CLASSES = re.compile(r"(Manager|Helper|Impl|Util|Utils|Handler)$|^I[A-Z][a-z]+[A-Z]")
+
+
+def test_there_is_something_to_check():
+    assert len(SOURCES) > 10
+
+
+@pytest.mark.parametrize("path", SOURCES + LUA, ids=lambda p: str(p.relative_to(ROOT)))
+def test_file_is_short_and_well_named(path):
+    lines = path.read_text().splitlines()
+    assert len(lines) <= FILE_LINES_MAX, f"{len(lines)} lines: split it"
+    assert not BANNED_NAMES.search(path.stem), "the name says nothing"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_source_follows_the_house_rules(path):
+    text = path.read_text()
+    if not text.strip():
+        return
+    tree = ast.parse(text)
+    assert ast.get_docstring(tree), "a module says what it is and what it must never do"
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                length = (node.end_lineno or 0) - node.lineno + 1
+                assert length <= FUNCTION_LINES_MAX, f"{node.name}: {length} lines do not fit a screen"
+            case ast.ClassDef(name=name):
+                assert not BANNED_CLASSES.search(name), f"class {name}: name what it is"
+            case ast.ExceptHandler(type=None):
+                pytest.fail(f"line {node.lineno}: bare except")
+            case ast.ExceptHandler(type=ast.Name(id="Exception" | "BaseException")):
+                reraises = any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
+                assert reraises, f"line {node.lineno}: broad except that does not re-raise"
+
+
+@pytest.mark.parametrize("path", LUA, ids=lambda p: str(p.relative_to(ROOT)))
+def test_lua_file_opens_with_its_purpose(path):
+    assert path.read_text().startswith("-- "), "header: purpose, KEYS, ARGV, return codes"
+
+
+def test_nothing_committed_names_a_machine_path_or_a_package_index():
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    forbidden = re.compile(r"--index-url|--extra-index-url|--find-links|/(?:root|work|home)/[a-z]")
+    for name in filter(None, listed.split("\0")):
+        path = ROOT / name
+        if path.suffix in {".png", ".woff2", ".jpg"} or not path.is_file() or path == Path(__file__):
+            continue
+        found = forbidden.search(path.read_text(errors="replace"))
+        assert found is None, f"{name}: {found.group() if found else ''}"
