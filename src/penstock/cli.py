@@ -1,0 +1,107 @@
+"""The `penstock` command: serve, inspect, bench. Bad input is one line on standard error and exit code 2."""
+
+import argparse
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Sequence
+
+import structlog
+
+import respline
+from penstock.config import Address, BadConfig, Config
+from penstock.serve import serve_until_signal
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = _parser().parse_args(argv)
+    _log_to_stderr(arguments.log_level)
+    try:
+        return int(arguments.run(arguments))
+    except (BadConfig, respline.BadUrl) as error:
+        return _complain(str(error))
+    except respline.ResplineError as error:
+        return _complain(f"the store does not answer: {error}")
+    except OSError as error:
+        return _complain(str(error))
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="penstock", description="A Kafka broker over Redis, Valkey or Kvrocks.")
+    parser.add_argument("--log-level", default="warning", choices=["debug", "info", "warning", "error"])
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_serve(commands.add_parser("serve", help="run a broker"))
+    return parser
+
+
+def _add_serve(serve: argparse.ArgumentParser) -> None:
+    serve.set_defaults(run=_serve)
+    serve.add_argument("--listen", required=True, metavar="HOST:PORT", help="port 0 takes a free one and prints it")
+    serve.add_argument("--store", required=True, metavar="URL", help="redis://, valkey://, unix:// or redis+cluster://")
+    serve.add_argument("--advertise", metavar="HOST:PORT", help="what clients are told to connect to")
+    serve.add_argument("--keyspace", default="penstock", help="prefix of every key (default: %(default)s)")
+    serve.add_argument("--node-id", type=int, default=1, help="unique among the brokers of one store")
+    serve.add_argument("--no-auto-create", action="store_true", help="do not make topics that clients mention")
+    serve.add_argument("--default-partitions", type=int, default=1, metavar="N")
+    serve.add_argument("--store-timeout", type=float, default=5.0, metavar="SECONDS")
+    serve.add_argument("--acks-replicas", type=int, default=0, metavar="N", help="acks=all waits for N store replicas")
+    serve.add_argument("--acks-fsync", action="store_true", help="acks=all waits for the store's fsync (WAITAOF)")
+    serve.add_argument("--retention-interval", type=float, default=30.0, metavar="SECONDS")
+    serve.add_argument("--metrics-listen", metavar="HOST:PORT", help="serve /metrics, /livez and /readyz there")
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    config = Config(
+        listen=Address.parse(arguments.listen),
+        store_url=arguments.store,
+        advertise=Address.parse(arguments.advertise) if arguments.advertise else None,
+        keyspace=arguments.keyspace,
+        node_id=arguments.node_id,
+        auto_create_topics=not arguments.no_auto_create,
+        default_partitions=arguments.default_partitions,
+        store_timeout_s=arguments.store_timeout,
+        acks_replicas=arguments.acks_replicas,
+        acks_fsync=arguments.acks_fsync,
+        retention_interval_s=arguments.retention_interval,
+        metrics_listen=Address.parse(arguments.metrics_listen) if arguments.metrics_listen else None,
+    )
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(serve_until_signal(config, _announce))
+    return 0
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if sys.platform == "win32":
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop
+
+
+def _announce(address: Address) -> None:
+    sys.stdout.write(f"penstock: listening, advertised as {address.host}:{address.port}\n")
+    sys.stdout.flush()
+
+
+def _complain(message: str) -> int:
+    sys.stderr.write(f"penstock: {message}\n")
+    return 2
+
+
+def _log_to_stderr(level: str) -> None:
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            structlog.processors.LogfmtRenderer(),
+        ],
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""The one table of what this broker speaks, and the path of a request through it.
+
+    key -> Api(key, name, lowest version, highest version, function, decodes_itself)
+
+ApiVersions and docs/reference are generated from `APIS`; an API that is not here does not exist for clients.
+Ranges and the traps behind them: a client drops whole features when a range is too narrow, so never narrow one.
+
+To add an API: write `async def name(broker: Broker, request: Request) -> Answer` in `api/<family>.py` and add a row.
+- `request.body` is the decoded request, a dict with kio's field names for that version; fields a version does not
+  have are absent, so read them with `.get(name, default)`. Times are integers in ms, UUIDs 16 raw bytes, arrays lists.
+- Return a dict with the response fields of the highest version; those a lower version lacks are left out when it is
+  encoded, and `throttle_time` may be omitted. Error codes are kio's `ErrorCode` members. Return None for no answer,
+  or the list of encoded body buffers (hot paths).
+- `broker` (see `broker.Broker`) carries config, clock, store line, `scripts.run_many([Call(...)])`, `keys`, `topics`,
+  `log`, `waiters`, `producer_ids`. Tasks that live as long as the broker are started in `serve.running_broker`.
+- Requests of one connection run one after the other, those of different connections interleave at every await:
+  decide and act in one script, never across an await. An awaiting function is cancelled when its client goes away.
+- A `respline.ResplineError` that escapes closes the connection; turn it into `store_error_code(error)` (errors.py)
+  where the response has a place for a code. Any other exception that escapes is a bug: it is logged with its
+  traceback and the connection closed.
+"""
+
+import struct
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from penstock.api import cluster, coordinator, metadata, topics, versions
+from penstock.broker import Broker
+from penstock.limits import COLD_FRAME_BYTES_MAX
+from penstock.request import Answer, Request, Session
+from penstock.wire.read import Malformed, read_header, read_request
+from penstock.wire.schema import request_plan, response_header_is_flexible
+from penstock.wire.write import response_bytes
+
+API_VERSIONS = 18
+PRODUCE = 0
+ROUTE = struct.Struct(">hhi")
+
+
+class Api(NamedTuple):
+    key: int
+    name: str
+    low: int
+    high: int
+    run: Callable[[Broker, Request], Awaitable[Answer]]
+    decodes_itself: bool = False
+
+
+APIS: dict[int, Api] = {
+    api.key: api
+    for api in (
+        Api(3, "Metadata", 0, 12, metadata.metadata),
+        Api(10, "FindCoordinator", 0, 5, coordinator.find_coordinator),
+        Api(18, "ApiVersions", 0, 4, versions.api_versions),
+        Api(19, "CreateTopics", 2, 7, topics.create_topics),
+        Api(20, "DeleteTopics", 1, 6, topics.delete_topics),
+        Api(37, "CreatePartitions", 0, 3, topics.create_partitions),
+        Api(60, "DescribeCluster", 0, 1, cluster.describe_cluster),
+    )
+}
+
+
+async def answer(broker: Broker, session: Session, frame: bytes) -> list[bytes | memoryview] | None:
+    """The response frame of one request frame as buffers, or None when the protocol says nothing is sent.
+
+    Raises Malformed for what Kafka answers by closing the connection.
+    """
+    if len(frame) < ROUTE.size:
+        raise Malformed(f"a request of {len(frame)} bytes")
+    api_key, version, correlation_id = ROUTE.unpack_from(frame)
+    api = APIS.get(api_key)
+    if api is None:
+        raise Malformed(f"unknown API key {api_key}")
+    if not api.low <= version <= api.high:
+        if api_key != API_VERSIONS:
+            raise Malformed(f"{api.name} version {version} is not supported")
+        # A client that is newer than we are learns from a version 0 answer which versions it may use.
+        unsupported = {"error_code": ErrorCode.unsupported_version, "api_keys": versions.ranges([api])}
+        return [response_bytes(API_VERSIONS, 0, correlation_id, unsupported)]
+    if len(frame) > COLD_FRAME_BYTES_MAX and api_key != PRODUCE:
+        raise Malformed(f"{api.name} request of {len(frame)} bytes")
+    header = read_header(frame, _flexible)
+    request = Request(api_key, version, header.client_id, session, frame, header.body_at)
+    if not api.decodes_itself:
+        request.body = read_request(api_key, version, frame, header.body_at)
+    broker.metrics.requests[api.name] += 1
+    return _framed(api_key, version, correlation_id, await api.run(broker, request))
+
+
+def _flexible(api_key: int, version: int) -> bool:
+    # Produce 0 to 2 are listed and refused; kio no longer has their schemas.
+    return not (api_key == PRODUCE and version < 3) and request_plan(api_key, version).flexible
+
+
+def _framed(api_key: int, version: int, correlation_id: int, reply: Answer) -> list[bytes | memoryview] | None:
+    if reply is None:
+        return None
+    if isinstance(reply, dict):
+        return [response_bytes(api_key, version, correlation_id, reply)]
+    flexible = not (api_key == PRODUCE and version < 3) and response_header_is_flexible(api_key, version)
+    size = 4 + flexible + sum(map(len, reply))
+    head = struct.pack(">ii", size, correlation_id) + (b"\0" if flexible else b"")
+    return [head, *reply]

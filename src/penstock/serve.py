@@ -1,0 +1,117 @@
+"""Composition: the store, the broker and its background tasks, started in order and stopped in reverse.
+
+`cli` runs it until a signal; tests may run it inside their own loop.
+"""
+
+import asyncio
+import base64
+import signal
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+
+import structlog
+
+import respline
+from penstock.broker import Broker
+from penstock.config import Address, Config
+from penstock.dispatch import APIS, answer
+from penstock.metrics import Metrics
+from penstock.nodes import BEAT_S, Nodes
+from penstock.server import Server
+from penstock.store.keys import Keys
+from penstock.store.scripts import Scripts, Store
+from penstock.store.topics import Topics
+
+log = structlog.get_logger("penstock")
+CATALOGUE_CHECK_S = 1.0
+
+
+async def serve_until_signal(config: Config, announce: Callable[[Address], None]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with running_broker(config) as broker:
+        announce(broker.advertised)
+        await stop.wait()
+
+
+@asynccontextmanager
+async def running_broker(config: Config) -> AsyncIterator[Broker]:
+    """A broker that answers on its port until the block ends."""
+    async with AsyncExitStack() as stack:
+        store = await respline.open_store(config.store_url, name="penstock", timeout=config.store_timeout_s)
+        stack.push_async_callback(store.aclose)
+        server = Server(config, Metrics(), lambda session, frame: answer(broker, session, frame))
+        broker = await _built(config, store, server.metrics)
+        port = await server.start()
+        broker.advertised = _advertised(config, port)
+        broker.nodes.move_to(broker.advertised)
+        await broker.nodes.beat()
+        stack.push_async_callback(broker.nodes.leave)
+        stack.push_async_callback(server.stop)
+        for name, interval, work in _background(broker):
+            task = asyncio.create_task(_repeat(name, interval, work))
+            stack.push_async_callback(_cancel, task)
+        yield broker
+
+
+async def _built(config: Config, store: Store, metrics: Metrics) -> Broker:
+    keys = Keys(config.keyspace)
+    flavour = await store.call("INFO", "server")
+    scripts = Scripts(store, in_transactions=b"kvrocks_version" in flavour)
+    fresh = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    await store.call("SET", keys.cluster_id, fresh, "NX")
+    cluster_id = (await store.call("GET", keys.cluster_id)).decode()
+    advertised = _advertised(config, config.listen.port)
+    topics = Topics(store, scripts, keys)
+    await topics.refresh()
+    await topics.finish_deletions()
+    return Broker(
+        config=config,
+        advertised=advertised,
+        cluster_id=cluster_id,
+        now_ms=lambda: time.time_ns() // 1_000_000,
+        store=store,
+        scripts=scripts,
+        keys=keys,
+        nodes=Nodes(scripts, keys, config.node_id, advertised),
+        topics=topics,
+        metrics=metrics,
+        api_ranges=[(api.key, api.low, api.high) for api in APIS.values()],
+    )
+
+
+def _advertised(config: Config, port: int) -> Address:
+    if config.advertise:
+        return config.advertise
+    host = config.listen.host
+    # "All interfaces" is an address to listen on, not one to connect to.
+    return replace(config.listen, host="127.0.0.1" if host in ("", "0.0.0.0", "::") else host, port=port)  # noqa: S104
+
+
+def _background(broker: Broker) -> list[tuple[str, float, Callable[[], Awaitable[None]]]]:
+    """(name, seconds between two runs, what) of everything that lives as long as the broker."""
+    return [
+        ("lease", BEAT_S, broker.nodes.beat),
+        ("catalogue", CATALOGUE_CHECK_S, broker.topics.refresh),
+    ]
+
+
+async def _repeat(name: str, interval: float, work: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(interval)
+        try:
+            await work()
+        except respline.ResplineError as error:
+            log.warning("the store failed", task=name, error=str(error))
+
+
+async def _cancel(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.wait([task])
+    if not task.cancelled() and (error := task.exception()):
+        log.error("a background task died", exc_info=error)

