@@ -180,7 +180,7 @@ class Program:
             pass_fds=(self._home.lock_fd, held),
             start_new_session=True,
             umask=0o077,
-            preexec_fn=before_exec,
+            preexec_fn=before_exec,  # noqa: PLW1509 - it only makes system calls: no imports, no locks
         )
 
     def _await_ready(self) -> None:
@@ -195,7 +195,7 @@ class Program:
             if answer is Answer.LOADING:
                 patience = LOAD_SECONDS
             if time.monotonic() - started > patience:
-                raise self._complaint(f"did not answer within {patience:.0f} s")
+                raise self._complaint(f"did not answer within {patience:g} s")
             time.sleep(POLL_SECONDS)
 
     def _complaint(self, what: str) -> EmbeddedError:
