@@ -20,15 +20,34 @@ class Batch:
             self.future.set_result(self.replies)
 
 
-class Transaction(Batch):
-    """The replies to MULTI, to each command as it was queued, and to EXEC; the caller gets what EXEC answered."""
+class Asking(Batch):
+    """The replies to ASKING and to one command; the caller gets the latter, as from a single call."""
 
     __slots__ = ()
 
     def settle(self) -> None:
         if self.future.done():
             return
-        begun, *queued, outcome = self.replies
+        reply = self.replies[-1]
+        if isinstance(reply, ServerError):
+            self.future.set_exception(reply)
+        else:
+            self.future.set_result(reply)
+
+
+class Transaction(Batch):
+    """The replies to MULTI, to each command as it was queued, and to EXEC; the caller gets what EXEC answered."""
+
+    __slots__ = ("asking",)
+
+    def __init__(self, future: asyncio.Future[list[Reply]], size: int, asking: bool) -> None:
+        super().__init__(future, size)
+        self.asking = asking  # One more reply comes first, to ASKING.
+
+    def settle(self) -> None:
+        if self.future.done():
+            return
+        begun, *queued, outcome = self.replies[self.asking :]
         refusals = [reply for reply in queued if isinstance(reply, ServerError)]
         if isinstance(begun, ServerError):
             self.future.set_exception(_never_began(begun, all_refused=len(refusals) == len(queued)))

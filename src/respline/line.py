@@ -10,15 +10,16 @@ from types import TracebackType
 from typing import NoReturn, Self
 
 from respline.address import Address
-from respline.batch import Batch, Transaction
-from respline.command import Argument, Command, Reply, encode
+from respline.batch import Asking, Batch, Transaction
+from respline.command import Argument, Command, Reply, encode, pack
 from respline.connection import Connection
 from respline.dial import Dialled, backoff, dial
 from respline.errors import NotSent
 from respline.options import Counters, Options
 
-_MULTI = b"*1\r\n$5\r\nMULTI\r\n"
-_EXEC = b"*1\r\n$4\r\nEXEC\r\n"
+_MULTI = pack((b"MULTI",))
+_ASKING = pack((b"ASKING",))
+_EXEC = pack((b"EXEC",))
 
 
 class Line:
@@ -67,16 +68,22 @@ class Line:
             return future
         return self._submit(Batch(future, len(commands)), commands)
 
-    def transaction(self, commands: Sequence[Command]) -> asyncio.Future[list[Reply]]:
+    def transaction(self, commands: Sequence[Command], *, asking: bool = False) -> asyncio.Future[list[Reply]]:
         """Runs the commands inside MULTI and EXEC, with nothing of other callers in between.
 
         The future holds the list that EXEC answered; it fails with ServerError if the server discarded the transaction.
+        `asking` is for a cluster that follows an ASK redirection.
         """
         future: asyncio.Future[list[Reply]] = self._loop.create_future()
         if not commands:
             future.set_result([])
             return future
-        return self._submit(Transaction(future, len(commands) + 2), commands, _MULTI, _EXEC)
+        before = _ASKING + _MULTI if asking else _MULTI
+        return self._submit(Transaction(future, len(commands) + 2 + asking, asking), commands, before, _EXEC)
+
+    def call_asking(self, *args: Argument) -> asyncio.Future[Reply]:
+        """Queues one command that follows an ASK redirection of a cluster."""
+        return self._submit(Asking(self._loop.create_future(), 2), [args], _ASKING)
 
     async def ready(self, timeout: float | None = None) -> None:
         """Waits until the line is connected. Raises NotSent after `timeout` seconds, or once the line is closed."""
@@ -89,7 +96,7 @@ class Line:
             self._refuse()
 
     async def start(self, must_connect: bool = True) -> None:
-        """Connects, and keeps the line connected from then on. Raises NotSent if the first attempt fails and must not."""
+        """Connects and stays connected from then on. Raises NotSent if the first attempt fails and must not."""
         try:
             self._take(await dial(self.address, self._options, self.counters))
         except NotSent as failure:
