@@ -32,6 +32,8 @@ class Connection(asyncio.Protocol):
     def __init__(self, where: str, options: Options, counters: Counters) -> None:
         self._loop = asyncio.get_running_loop()
         self.lost: asyncio.Future[str] = self._loop.create_future()
+        # Called at once, before any caller can hear of the loss and look at the owner.
+        self.on_lost: Callable[[str], None] | None = None
         self.accepted = 0
         self.answered = 0
         self._where = where
@@ -96,6 +98,8 @@ class Connection(asyncio.Protocol):
         if self.lost.done():
             return
         self.lost.set_result(reason)
+        if self.on_lost is not None:
+            self.on_lost(reason)
         if self._timer is not None:
             self._timer.cancel()
         if self._transport is not None:
@@ -171,6 +175,10 @@ class Connection(asyncio.Protocol):
                 self._push(reply)
                 continue
             if not written:
+                if isinstance(reply, ServerError):
+                    # So speaks a server that has too many clients, before it hangs up.
+                    self.drop(f"the server said: {reply}")
+                    return
                 raise ProtocolError("a reply that nobody asked for")
             self.answered += 1
             entry = written[0]

@@ -146,20 +146,29 @@ class Line:
         raise NotSent(f"{self.address}: {self._why_down}")
 
     def _take(self, dialled: Dialled) -> None:
-        self._connection = dialled.connection
         self.server_info = dialled.server_info
+        connection = dialled.connection
+        if connection.lost.done():
+            self._lost(connection.lost.result())
+            return
+        connection.on_lost = self._lost
+        self._connection = connection
         self._up.set()
+
+    def _lost(self, reason: str) -> None:
+        if self._closed:
+            return
+        self._connection = None
+        self._why_down = reason
+        self._up.clear()
+        if self._on_lost is not None:
+            self._on_lost()
 
     async def _keep(self) -> None:
         while True:
             if self._connection is not None:
                 # Not awaited directly: cancelling this task would cancel the future that tells of the loss.
                 await asyncio.wait([self._connection.lost])
-                self._why_down = self._connection.lost.result()
-                self._connection = None
-                self._up.clear()
-                if self._on_lost is not None:
-                    self._on_lost()
             self._take(await self._redial())
             self.counters.reconnects += 1
 

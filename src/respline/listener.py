@@ -47,7 +47,7 @@ class Listener:
 
     @property
     def connected(self) -> bool:
-        return self._connection is not None and not self._connection.lost.done()
+        return self._connection is not None
 
     async def subscribe(self, channels: Collection[bytes | str]) -> None:
         """Returns when the server has confirmed; what is published from then on is heard.
@@ -97,16 +97,21 @@ class Listener:
 
     async def _connect(self) -> None:
         dialled = await dial(next(self._addresses), self._options, self.counters)
-        dialled.connection.divert(self._frame)
-        self._connection = dialled.connection
+        connection = dialled.connection
+        if connection.lost.done():
+            raise NotSent(connection.lost.result())
+        connection.divert(self._frame)
+        connection.on_lost = self._lost
+        self._connection = connection
+
+    def _lost(self, reason: str) -> None:
+        self._connection = None
+        self._confirmed.clear()
 
     async def _keep(self) -> None:
         while True:
-            connection = self._connection
-            if connection is not None:
-                await asyncio.wait([connection.lost])
-                self._connection = None
-                self._confirmed.clear()
+            if self._connection is not None:
+                await asyncio.wait([self._connection.lost])
             for delay in backoff():
                 await asyncio.sleep(delay)
                 if await self._reconnect():
@@ -122,7 +127,6 @@ class Listener:
         except (NotSent, OutcomeUnknown, ServerError) as error:
             if self._connection is not None:
                 self._connection.drop(str(error))
-                self._connection = None
             return False
         return True
 

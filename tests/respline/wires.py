@@ -1,4 +1,4 @@
-"""What stands between a line and its server in the tests: a proxy that watches and misbehaves, and servers made of a script."""
+"""What stands between a line and its server: a proxy that watches and misbehaves, and servers made of a script."""
 
 import asyncio
 import ssl
@@ -9,7 +9,7 @@ from tests.respline.servers import PATIENCE
 
 
 class Proxy:
-    """Forwards to a server; records what the client sent, chunk by chunk, and can swallow replies or cut connections."""
+    """Forwards to a server; records what the client sent, chunk by chunk; swallows replies and cuts connections."""
 
     def __init__(self, target_port: int) -> None:
         self.sent: list[bytes] = []
@@ -95,7 +95,9 @@ async def listening(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIte
 
 
 async def until(condition: Callable[[], bool], what: str) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.005)
-    assert condition(), what
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while not condition():  # noqa: ASYNC110 - what is waited for often happens in another process
+                await asyncio.sleep(0.005)
+    except TimeoutError:
+        raise AssertionError(f"never happened: {what}") from None
