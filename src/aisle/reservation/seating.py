@@ -128,7 +128,7 @@ def strands_single(subsection: Subsection, states: Sequence[int], seats: Sequenc
     A usable seat is stranded if a picked seat is beside it and no usable one is. That counts only if the same party (as
     many seats, as many accessible ones) could sit side by side somewhere in the subsection without stranding a seat; a
     party without such a place may sit as it likes. So `choose` leaves no orphan, unless a partial party that needs
-    accessible seats takes all ordinary ones left. A pick without accessible seats sees those as walls, as `choose` does.
+    accessible seats takes all ordinary ones left. A pick without accessible seats sees those as walls, like `choose`.
     """
     subsection.check_states(states)
     check_pick(subsection, states, seats)
