@@ -16,7 +16,7 @@ import pytest
 
 from aisle.embedded import identity, server
 from aisle.embedded.supervisor import EmbeddedError, Supervisor
-from tests.embedded.conftest import PATIENCE_SECONDS, family, gone
+from tests.embedded.conftest import PATIENCE_SECONDS, eventually, family, gone
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 
@@ -89,8 +89,9 @@ def test_committed_rows_survive_a_crash_a_restart_and_a_new_supervisor(data_with
         ask(postgres.url, "insert into seat values (1)")
         everyone = family(postgres.pid)
         postgres.kill()
-        assert all(gone(process) for process in everyone), "kill() returns when PostgreSQL's workers are gone too"
         postgres.start()
+        # Its workers let go of their files before kill() returned; the kernel removes them soon after.
+        eventually(lambda: all(gone(process) for process in everyone), "the killed server is gone")
         ask(postgres.url, "insert into seat values (2)")
         postgres.restart()
         assert postgres.url == before
@@ -118,6 +119,7 @@ def test_data_it_cannot_trust_is_refused_and_left_as_it_is(
     if content is not None:
         (cluster / name).write_bytes(content)
     before = photograph(cluster)
+    (data_with_database / "logs" / "postgres.log").write_text("an earlier run said: Address already in use\n")
     with Supervisor(data_with_database, log=lambda line: None) as supervisor:
         with pytest.raises(EmbeddedError, match=reason) as refused:
             supervisor.start_postgres()

@@ -104,7 +104,9 @@ def test_a_torn_transaction_vanishes_and_takes_nothing_with_it_over_two_crashes(
     valkey.kill()
     with open(growing_file(data), "ab") as file:
         file.write(TORN_TRANSACTION)
+    torn = base_file(data)
     valkey.start()
+    assert base_file(data) != torn
     assert b"MULTI" not in growing_file(data).read_bytes()
     put(valkey, "between")
     valkey.kill()

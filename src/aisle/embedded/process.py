@@ -27,7 +27,8 @@ GONE_SECONDS = 5.0
 POLL_SECONDS = 0.02
 LAST_WORDS_BYTES = 16 * 1024
 LAST_WORDS_CHARS = 300
-ALARMING = ("FATAL", "PANIC", "Fatal", "Bad file format", "Can't", "Error", "rror:")
+LAST_LINES = 6  # a server says why it ends and then a few lines of good-bye
+ALARMING = ("FATAL", "PANIC", "Fatal", "Bad file format", "Can't")
 
 
 class Answer(enum.Enum):
@@ -87,6 +88,7 @@ class Program:
         if self.running:
             return
         self._end(self.stop_signal)  # an earlier run that died by itself may have left descendants
+        self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
         try:
             self._prepare()
         except OSError as error:
@@ -122,8 +124,8 @@ class Program:
         return self._child.returncode
 
     def last_words(self) -> str:
-        """What its log says about the end, in one line: the last alarming line of this run, else the last line."""
-        lines = [line.strip() for line in self._log_of_this_run().splitlines() if line.strip()]
+        """What its log says about the end, in one line: the last alarming one of the last few, else the last."""
+        lines = [line.strip() for line in self._log_of_this_run().splitlines() if line.strip()][-LAST_LINES:]
         if not lines:
             return "it wrote nothing to its log"
         alarming = [line for line in lines if any(word in line for word in ALARMING)]
@@ -221,8 +223,9 @@ class Program:
 
     def _await_gone(self, group: int) -> None:
         """A killed PostgreSQL leaves its workers for a moment; starting over them would be refused."""
-        gone, _, _ = select.select([self._leash], [], [], GONE_SECONDS)
-        if not gone:
+        end_of_file = select.poll()  # select() would refuse descriptors from 1,024 on
+        end_of_file.register(self._leash)
+        if not end_of_file.poll(GONE_SECONDS * 1000):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)
         os.close(self._leash)

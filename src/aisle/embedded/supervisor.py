@@ -1,20 +1,22 @@
 """Start PostgreSQL, Valkey and programs on one data directory, and leave nothing behind.
 
 Used by `aisle up`, by the tests and by the benchmarks. Plain subprocesses, no event loop. Children are stopped in
-reverse order of their start; if this process is killed, the kernel stops them. wait() must be called from the main
-thread, where signals arrive; everything else may be called from any.
+reverse order of their start; if this process is killed, the kernel stops them. Between start() and stop() a SIGTERM
+that nobody else handles raises SystemExit, so that a `with` is left in order also before wait() is reached. wait()
+must be called from the main thread, where signals arrive; everything else may be called from any.
 """
 
+import contextlib
 import os
 import re
 import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self, TypeVar
@@ -59,6 +61,8 @@ class Supervisor:
             raise EmbeddedError("embedded servers need Linux; elsewhere, set the URLs of servers you run yourself")
         home = open_home(self.data)
         self._ground = home, ThreadPoolExecutor(max_workers=1, thread_name_prefix="aisle-forks")
+        if _in_main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, _leave)
 
     def start_postgres(self, *, port: int = 0, options: Mapping[str, str] | None = None) -> PostgresServer:
         home, forks = self._ready_ground("postgres")
@@ -83,29 +87,44 @@ class Supervisor:
         """Stop everything in reverse order and let go of the data directory. Safe to repeat, never stops half way."""
         if self._ground is None:
             return
-        while self._programs:
-            program = self._programs.pop()
-            try:
-                program.stop()
-            except (OSError, EmbeddedError, subprocess.SubprocessError) as error:
-                self._log(f"{program.name} did not stop properly: {error}")
-            if program.exit_code:
-                self._log(f"{program.name} ended with {_ending(program)} (log: {program.log_path})")
-        home, forks = self._ground
-        self._ground = None
-        forks.shutdown()
-        home.close()
+        if not _in_main_thread():
+            self._stop_all()
+            return
+        # A second Ctrl-C must not leave half of the servers to the kernel; it has its effect when all are stopped.
+        with _stop_signals() as arrived:
+            self._stop_all()
+        if signal.getsignal(signal.SIGTERM) is _leave:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if arrived.numbers:
+            signal.raise_signal(arrived.numbers[0])
 
     def wait(self) -> int:
         """Block until a signal asks us to stop (0) or a child dies by itself (1); everything is stopped on return."""
-        with _stop_signals() as signal_arrived:
+        with _stop_signals() as arrived:
             dead: Program | None = None
-            while dead is None and not signal_arrived(POLL_SECONDS):
+            while dead is None and not arrived.within(POLL_SECONDS):
                 dead = next((program for program in self._programs if program.died), None)
             if dead is not None:
                 self._log(f"{dead.name} died ({_ending(dead)}): {dead.last_words()} (log: {dead.log_path})")
             self.stop()
         return 0 if dead is None else 1
+
+    def _stop_all(self) -> None:
+        while self._programs:
+            self._stop_one(self._programs.pop())
+        assert self._ground is not None  # noqa: S101 - checked by the caller
+        home, forks = self._ground
+        self._ground = None
+        forks.shutdown()
+        home.close()
+
+    def _stop_one(self, program: Program) -> None:
+        try:
+            program.stop()
+        except (OSError, EmbeddedError, subprocess.SubprocessError) as error:
+            self._log(f"{program.name} did not stop properly: {error}")
+        if program.exit_code:
+            self._log(f"{program.name} ended with {_ending(program)} (log: {program.log_path})")
 
     def _ready_ground(self, name: str) -> tuple[Home, Executor]:
         if any(program.name == name for program in self._programs):
@@ -126,28 +145,44 @@ class Supervisor:
         return program
 
 
-@contextmanager
-def _stop_signals() -> Iterator[Callable[[float], bool]]:
-    """Give a function that waits so many seconds and tells whether a stop signal has arrived since we began."""
-    arrived: list[int] = []
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
-    def note(number: int, frame: FrameType | None) -> None:
-        arrived.append(number)
 
+def _leave(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+class _Arrived:
+    """The stop signals that came while they were only noted."""
+
+    def __init__(self, wake: int) -> None:
+        self.numbers: list[int] = []
+        self._wake = wake
+        self._poll = select.poll()
+        self._poll.register(wake, select.POLLIN)
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        self.numbers.append(number)
+
+    def within(self, seconds: float) -> bool:
+        if not self.numbers and self._poll.poll(seconds * 1000):
+            os.read(self._wake, 64)  # other signals that have a handler wake us too
+        return bool(self.numbers)
+
+
+@contextlib.contextmanager
+def _stop_signals() -> Iterator[_Arrived]:
+    """Note SIGINT, SIGTERM and SIGHUP instead of acting on them. Main thread only."""
     wake, waker = os.pipe()
     os.set_blocking(waker, False)
+    arrived = _Arrived(wake)
     # Under nohup a hang-up is ignored on purpose.
     hangup = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
-    earlier = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM, *hangup)}
+    earlier = {number: signal.signal(number, arrived.note) for number in (signal.SIGINT, signal.SIGTERM, *hangup)}
     earlier_waker = signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
-
-    def wait(seconds: float) -> bool:
-        if not arrived and select.select([wake], [], [], seconds)[0]:
-            os.read(wake, 64)  # other signals with a handler wake us too
-        return bool(arrived)
-
     try:
-        yield wait
+        yield arrived
     finally:
         signal.set_wakeup_fd(earlier_waker)
         for number, previous in earlier.items():
