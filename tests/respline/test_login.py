@@ -1,6 +1,5 @@
 """Getting in: passwords, users, TLS, old servers. No password may show up in an error or a repr."""
 
-import asyncio
 import shutil
 import ssl
 import subprocess
@@ -12,7 +11,7 @@ import respline
 from respline import NotSent, ServerError
 from tests.respline.conftest import MakeServer
 from tests.respline.servers import Server
-from tests.respline.wires import listening, proxy
+from tests.respline.wires import answering, listening, proxy
 
 
 async def test_a_wrong_password_is_one_clear_error_without_the_password(make_server: MakeServer) -> None:
@@ -43,17 +42,17 @@ async def test_a_user_with_few_rights_gets_in_and_is_told_what_is_forbidden(make
 async def test_an_old_server_without_hello_is_spoken_to_in_resp2_and_its_quotes_are_censored() -> None:
     """Servers of that age quote the arguments of a command they do not know, the password among them."""
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while request := await reader.read(1000):
-            if b"AUTH" in request:
-                writer.write(b"+OK\r\n" if b"good" in request else b"-ERR unknown command `AUTH`, with args: `bad`\r\n")
-            if b"HELLO" in request:
-                writer.write(b"-ERR unknown command `HELLO`, with args beginning with: `3`\r\n")
-            if b"SETNAME" in request:
-                writer.write(b"-ERR Unknown CLIENT subcommand\r\n")
-            writer.write(b"$0\r\n\r\n" if b"INFO" in request else b"+PONG\r\n")
+    def answer(command: list[bytes]) -> bytes:
+        match command:
+            case [b"AUTH", b"good"]:
+                return b"+OK\r\n"
+            case [b"AUTH" | b"HELLO" | b"CLIENT", *arguments]:
+                return b"-ERR unknown command, with args beginning with: %b\r\n" % b" ".join(arguments)
+            case [b"INFO", *_]:
+                return b"$0\r\n\r\n"
+        return b"+PONG\r\n"
 
-    async with listening(serve) as port:
+    async with listening(answering(answer)) as port:
         async with await respline.open_line(f"redis://:good@127.0.0.1:{port}", protocol=3, name="n") as line:
             assert await line.call("PING") == b"PONG"
         with pytest.raises(NotSent, match=r"\*\*\*") as refused:

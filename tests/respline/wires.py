@@ -5,6 +5,8 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
+from hiredis import Reader
+
 from tests.respline.servers import PATIENCE
 
 
@@ -101,3 +103,16 @@ async def until(condition: Callable[[], bool], what: str) -> None:
                 await asyncio.sleep(0.005)
     except TimeoutError:
         raise AssertionError(f"never happened: {what}") from None
+
+
+def answering(answer: Callable[[list[bytes]], bytes]) -> Serve:
+    """A server that gives each command the reply that `answer` has for it."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        commands = Reader()
+        while request := await reader.read(1 << 16):
+            commands.feed(request)
+            while command := commands.gets():
+                writer.write(answer(command))
+
+    return serve
