@@ -33,6 +33,7 @@ __all__ = [
     "ResplineError",
     "ServerError",
     "Settings",
+    "Store",
     "key_slot",
     "open_cluster",
     "open_line",
@@ -40,8 +41,10 @@ __all__ = [
     "open_store",
 ]
 
+Store = Line | Cluster
 
-async def open_store(url: str, **settings: Unpack[Settings]) -> Line | Cluster:
+
+async def open_store(url: str, **settings: Unpack[Settings]) -> Store:
     """Opens what the URL names: a cluster for a +cluster scheme, else a line."""
     if is_cluster(url):
         return await open_cluster([url], **settings)

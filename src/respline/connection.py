@@ -41,6 +41,7 @@ class Connection(asyncio.Protocol):
         self._counters = counters
         self._transport: asyncio.Transport | None = None
         self._reader = Reader(replyError=server_error, notEnoughData=_NO_REPLY_YET)
+        self._unfinished_bytes = 0
         self._frames: Callable[[Reply], None] | None = None
         self._queue: list[Entry] = []
         self._payloads: list[bytes] = []
@@ -67,7 +68,10 @@ class Connection(asyncio.Protocol):
                 f"{self._where}: {self.in_flight} commands are in flight, {options.in_flight_max} are allowed"
             )
         if self._queued_bytes + len(payload) > options.outgoing_max_bytes:
-            raise NotSent(f"{self._where}: {self._queued_bytes} bytes already wait for a server that does not read")
+            raise NotSent(
+                f"{self._where}: {len(payload)} bytes do not fit, {self._queued_bytes} wait for the server to read "
+                f"and {options.outgoing_max_bytes} are allowed"
+            )
         if not self._queue:
             self._loop.call_soon(self._flush)
         self._queue.append(entry)
@@ -153,24 +157,24 @@ class Connection(asyncio.Protocol):
         self._heard = True
         try:
             self._reader.feed(data)
-            if self._frames is None:
-                self._pair_replies()
-            else:
-                while (frame := self._reader.gets()) is not _NO_REPLY_YET:
-                    self._frames(frame)
+            finished = self._pair_replies() if self._frames is None else self._pass_on(self._frames)
         except (ProtocolError, TypeError, MemoryError) as error:
             # TypeError stands for a map with an unhashable key, MemoryError for an absurd array length.
             self.drop(f"the server does not speak the Redis protocol ({error})")
             return
         if self._drained is not None and not self.in_flight and not self._drained.done():
             self._drained.set_result(None)
-        if self._reader.len() > self._options.reply_max_bytes:
+        self._unfinished_bytes = self._reader.len() if finished else self._unfinished_bytes + len(data)
+        if self._unfinished_bytes > self._options.reply_max_bytes:
             self.drop(f"a reply is larger than {self._options.reply_max_bytes} bytes")
 
-    def _pair_replies(self) -> None:
+    def _pair_replies(self) -> bool:
+        """Hands each reply to the oldest command without one. True if any reply was complete."""
         next_reply = self._reader.gets
         written = self._written
+        finished = False
         while (reply := next_reply()) is not _NO_REPLY_YET:
+            finished = True
             if type(reply) is PushNotification:
                 self._push(reply)
                 continue
@@ -178,7 +182,7 @@ class Connection(asyncio.Protocol):
                 if isinstance(reply, ServerError):
                     # So speaks a server that has too many clients, before it hangs up.
                     self.drop(f"the server said: {reply}")
-                    return
+                    break
                 raise ProtocolError("a reply that nobody asked for")
             self.answered += 1
             entry = written[0]
@@ -195,6 +199,14 @@ class Connection(asyncio.Protocol):
                     entry.set_exception(reply)
                 else:
                     entry.set_result(reply)
+        return finished
+
+    def _pass_on(self, frames: Callable[[Reply], None]) -> bool:
+        finished = False
+        while (frame := self._reader.gets()) is not _NO_REPLY_YET:
+            finished = True
+            frames(frame)
+        return finished
 
     def _push(self, push: list[Reply]) -> None:
         if self._options.on_push is None:

@@ -38,7 +38,7 @@ async def dial(address: Address, options: Options, counters: Counters) -> Dialle
     except TimeoutError:
         connection.drop("connect time-out")
         raise NotSent(f"{address}: no connection within {options.connect_timeout} s") from None
-    except (OSError, UnicodeError) as error:
+    except (OSError, ValueError) as error:
         connection.drop("not connected")
         raise NotSent(f"cannot connect to {address}: {error}") from error
     except (NotSent, asyncio.CancelledError):

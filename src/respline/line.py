@@ -57,7 +57,8 @@ class Line:
             connection.submit(future, encode(args))
         except NotSent as refusal:
             self.counters.not_sent += 1
-            future.set_exception(refusal)
+            # Without its traceback, which would tie exception, frame and future into a cycle under overload.
+            future.set_exception(refusal.with_traceback(None))
         return future
 
     def call_many(self, commands: Sequence[Command]) -> asyncio.Future[list[Reply]]:
@@ -139,7 +140,7 @@ class Line:
             connection.submit(batch, payload, batch.size)
         except NotSent as refusal:
             self.counters.not_sent += batch.size
-            batch.future.set_exception(refusal)
+            batch.future.set_exception(refusal.with_traceback(None))
         return batch.future
 
     def _refuse(self) -> NoReturn:

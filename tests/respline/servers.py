@@ -60,7 +60,7 @@ class Server:
         assert self.process is not None
         self.process.send_signal(signal.SIGCONT)
 
-    def admin(self, db: int = 0) -> "redis.Redis[bytes]":
+    def admin(self, db: int = 0) -> redis.Redis:
         """An independent client: what it sees is what really is in the store."""
         return redis.Redis(port=self.port, db=db)
 

@@ -29,7 +29,7 @@ class Nodes:
             place.mkdir()
             bus = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()), *FAST)
             self.servers.append(Server(place, *bus).start())
-        self.admins: list[redis.Redis[bytes]] = []
+        self.admins: list[redis.Redis] = []
         self.ids: list[str] = []
 
     def form_cluster(self) -> None:
