@@ -1,6 +1,7 @@
 """However the supervising process ends, no server stays, and the next start finds the data whole."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -22,7 +23,8 @@ from tests.embedded.conftest import PATIENCE_SECONDS, eventually, family, gone
 @contextmanager
 def running_parent(data: Path, *names: str) -> "Iterator[tuple[subprocess.Popen[str], dict[str, int]]]":
     argv = [sys.executable, "-m", "tests.embedded.parent", str(data), *names]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as parent:
+    # A process group of its own, as a shell gives to what runs in its foreground.
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0) as parent:
         assert parent.stdout is not None
         try:
             yield parent, json.loads(parent.stdout.readline())
@@ -48,6 +50,17 @@ def test_a_stop_signal_stops_every_server_cleanly(data_with_database: Path, numb
     assert "database system is shut down" in (data_with_database / "logs" / "postgres.log").read_text()
     assert (data_with_database / "lock").read_text() == ""
     assert_nobody_holds(data_with_database)
+
+
+def test_ctrl_c_in_a_terminal_reaches_the_supervisor_alone(data: Path) -> None:
+    with running_parent(data, "valkey", "sleeper") as (parent, _):
+        everyone = family(parent.pid)
+        os.killpg(parent.pid, signal.SIGINT)
+        parent.communicate(timeout=PATIENCE_SECONDS)
+        assert parent.returncode == 0
+        assert all(gone(process) for process in everyone)
+    assert "KeyboardInterrupt" not in (data / "logs" / "sleeper.log").read_text()
+    assert "SIGINT" not in (data / "logs" / "valkey.log").read_text()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
