@@ -7,8 +7,11 @@ from penstock.config import Address, Config
 from penstock.metrics import Metrics
 from penstock.nodes import Nodes
 from penstock.store.keys import Keys
+from penstock.store.log import Log
+from penstock.store.producer_ids import ProducerIds
 from penstock.store.scripts import Scripts, Store
 from penstock.store.topics import Topics
+from penstock.waiters import Waiters
 
 
 @dataclass(slots=True)
@@ -22,6 +25,9 @@ class Broker:
     keys: Keys
     nodes: Nodes
     topics: Topics
+    log: Log
+    waiters: Waiters
+    producer_ids: ProducerIds
     metrics: Metrics
     api_ranges: list[tuple[int, int, int]] = field(default_factory=list)  # (key, low, high) of dispatch.APIS
     # Encoded Metadata bodies by (version, topic names), valid for one state of the catalogue and the brokers.

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from penstock.api import cluster, coordinator, metadata, topics, versions
+from penstock.api import cluster, coordinator, fetch, list_offsets, metadata, produce, producers, topics, versions
 from penstock.broker import Broker
 from penstock.limits import COLD_FRAME_BYTES_MAX
 from penstock.request import Answer, Request, Session
@@ -51,11 +51,16 @@ class Api(NamedTuple):
 APIS: dict[int, Api] = {
     api.key: api
     for api in (
+        Api(0, "Produce", 0, 11, produce.produce, decodes_itself=True),  # librdkafka wants 0 listed; 0-2 are refused
+        Api(1, "Fetch", 4, 16, fetch.fetch, decodes_itself=True),
+        Api(2, "ListOffsets", 1, 8, list_offsets.list_offsets),
         Api(3, "Metadata", 0, 12, metadata.metadata),
         Api(10, "FindCoordinator", 0, 5, coordinator.find_coordinator),
         Api(18, "ApiVersions", 0, 4, versions.api_versions),
         Api(19, "CreateTopics", 2, 7, topics.create_topics),
         Api(20, "DeleteTopics", 1, 6, topics.delete_topics),
+        Api(22, "InitProducerId", 0, 4, producers.init_producer_id),
+        Api(23, "OffsetForLeaderEpoch", 2, 4, list_offsets.offset_for_leader_epoch),  # librdkafka needs exactly 2
         Api(37, "CreatePartitions", 0, 3, topics.create_partitions),
         Api(60, "DescribeCluster", 0, 1, cluster.describe_cluster),
     )

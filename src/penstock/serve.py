@@ -21,9 +21,13 @@ from penstock.dispatch import APIS, answer
 from penstock.metrics import Metrics
 from penstock.nodes import BEAT_S, Nodes
 from penstock.server import Server
+from penstock.store.durability import Durability
 from penstock.store.keys import Keys
+from penstock.store.log import Log
+from penstock.store.producer_ids import ProducerIds
 from penstock.store.scripts import Scripts, Store
 from penstock.store.topics import Topics
+from penstock.waiters import Waiters
 
 log = structlog.get_logger("penstock")
 CATALOGUE_CHECK_S = 1.0
@@ -45,24 +49,25 @@ async def running_broker(config: Config) -> AsyncIterator[Broker]:
     async with AsyncExitStack() as stack:
         store = await respline.open_store(config.store_url, name="penstock", timeout=config.store_timeout_s)
         stack.push_async_callback(store.aclose)
+        durability = await _durability(config, stack)
         server = Server(config, Metrics(), lambda session, frame: answer(broker, session, frame))
-        broker = await _built(config, store, server.metrics)
+        broker = await _built(config, store, server.metrics, durability)
         port = await server.start()
         broker.advertised = _advertised(config, port)
         broker.nodes.move_to(broker.advertised)
         await broker.nodes.beat()
         stack.push_async_callback(broker.nodes.leave)
         stack.push_async_callback(server.stop)
+        stack.callback(broker.waiters.release_all)
         for name, interval, work in _background(broker):
             task = asyncio.create_task(_repeat(name, interval, work))
             stack.push_async_callback(_cancel, task)
         yield broker
 
 
-async def _built(config: Config, store: Store, metrics: Metrics) -> Broker:
+async def _built(config: Config, store: Store, metrics: Metrics, durability: Durability | None) -> Broker:
     keys = Keys(config.keyspace)
-    flavour = await store.call("INFO", "server")
-    scripts = Scripts(store, in_transactions=b"kvrocks_version" in flavour)
+    scripts = await _scripts(store)
     fresh = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     await store.call("SET", keys.cluster_id, fresh, "NX")
     cluster_id = (await store.call("GET", keys.cluster_id)).decode()
@@ -70,6 +75,7 @@ async def _built(config: Config, store: Store, metrics: Metrics) -> Broker:
     topics = Topics(store, scripts, keys)
     await topics.refresh()
     await topics.finish_deletions()
+    waiters = Waiters()
     return Broker(
         config=config,
         advertised=advertised,
@@ -80,9 +86,27 @@ async def _built(config: Config, store: Store, metrics: Metrics) -> Broker:
         keys=keys,
         nodes=Nodes(scripts, keys, config.node_id, advertised),
         topics=topics,
+        log=Log(store, scripts, keys, waiters, metrics, durability),
+        waiters=waiters,
+        producer_ids=ProducerIds(store, keys),
         metrics=metrics,
         api_ranges=[(api.key, api.low, api.high) for api in APIS.values()],
     )
+
+
+async def _scripts(store: Store) -> Scripts:
+    flavour = await store.call("INFO", "server")
+    return Scripts(store, in_transactions=b"kvrocks_version" in flavour)
+
+
+async def _durability(config: Config, stack: AsyncExitStack) -> Durability | None:
+    if not config.acks_replicas and not config.acks_fsync:
+        return None
+    line = await respline.open_line(config.store_url, name="penstock-durable", timeout=config.store_timeout_s)
+    stack.push_async_callback(line.aclose)
+    # The store gives up before our own time-out does, so a shortfall is an answer and not an unknown outcome.
+    timeout_ms = int(config.store_timeout_s * 1000 / 2)
+    return Durability(line, await _scripts(line), config.acks_replicas, config.acks_fsync, timeout_ms)
 
 
 def _advertised(config: Config, port: int) -> Address:

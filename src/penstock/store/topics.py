@@ -7,6 +7,7 @@ make the same name twice. A topic is claimed first and its partitions made after
 
 import base64
 import json
+import time
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -60,15 +61,22 @@ class Topics:
         self._scripts = scripts
         self._keys = keys
         self._version: bytes | None = b"never loaded"
+        self._checked_at = 0.0
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
         self.epoch = 0  # moves with every change of the copy; caches built from it compare this
 
     async def refresh(self) -> None:
         """Bring the copy up to date if the catalogue changed. One GET when it did not."""
+        self._checked_at = time.monotonic()
         version = await self._store.call("GET", self._keys.version)
         if version != self._version:
             await self._load(version)
+
+    async def refresh_if_stale(self, age_s: float = 0.2) -> None:
+        """For requests that name something unknown: look again, but not once for each of them."""
+        if time.monotonic() - self._checked_at > age_s:
+            await self.refresh()
 
     async def create(self, wanted: Sequence[NewTopic]) -> list[Outcome]:
         room = PARTITIONS_TOTAL_MAX - sum(topic.partitions for topic in self.by_name.values())

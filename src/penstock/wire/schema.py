@@ -103,6 +103,8 @@ def _default(field: "Field[Any]", array: bool, nullable: bool, struct: StructPla
         return {"string": "", "bytes": b"", "uuid": bytes(16), "bool": False}.get(str(kind), 0)
     if array:
         return None if field.default is None else []
+    if is_dataclass(field.default):
+        return {f.name: _field_plan(f).default for f in fields(field.default)}
     if kind == "uuid":
         return bytes(16)
     if kind in ("timedelta_i32", "timedelta_i64"):

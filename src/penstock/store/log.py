@@ -1,0 +1,268 @@
+"""The partitions' logs: append, read, and where they begin and end.
+
+Truth is in the store; this keeps a view per active partition (ends and tail) that its own appends keep current. When
+another broker may have written (`touched`), the store was away or the catalogue changed, the view is dropped and read
+again. Callers get lists for lists, one round trip for a batch.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+import respline
+from penstock.errors import store_error_code
+from penstock.limits import FETCH_ENTRIES_MAX, TAIL_BYTES_PER_PARTITION, TAIL_BYTES_TOTAL
+from penstock.metrics import Metrics
+from penstock.store import by_time
+from penstock.store.durability import Durability
+from penstock.store.keys import Keys
+from penstock.store.scripts import Call, Scripts, Store
+from penstock.store.tail import Tail
+from penstock.store.topics import Topic
+from penstock.waiters import Key, Waiters
+from penstock.wire import batch
+from penstock.wire.batch import Batch
+
+TYPICAL_BATCH_BYTES = 16 * 1024
+
+
+class Append(NamedTuple):
+    topic: Topic
+    partition: int
+    data: bytes
+    header: Batch
+
+
+class Appended(NamedTuple):
+    code: ErrorCode
+    base_offset: int = -1
+    log_start: int = -1
+
+
+class Read(NamedTuple):
+    topic: Topic
+    partition: int
+    offset: int
+    max_bytes: int
+    below: int  # give no batch that reaches this offset
+
+
+@dataclass(slots=True)
+class View:
+    """What we know of one partition."""
+
+    leo: int
+    lso: int
+    log_start: int
+    aborts: bool  # whether any aborted transaction is on record
+    tail: Tail = field(default_factory=Tail)
+    typical_batch: int = TYPICAL_BATCH_BYTES
+
+
+class Log:
+    def __init__(
+        self,
+        store: Store,
+        scripts: Scripts,
+        keys: Keys,
+        waiters: Waiters,
+        metrics: Metrics,
+        durability: Durability | None = None,
+    ) -> None:
+        self._store = store
+        self._scripts = scripts
+        self._keys = keys
+        self._waiters = waiters
+        self._metrics = metrics
+        self._durability = durability
+        self._views: OrderedDict[Key, View] = OrderedDict()  # the most recently appended last
+        self._tail_bytes = 0
+        self.announce_on = ""  # the channel appends are told on; empty while no other broker is there
+
+    async def append(self, appends: Sequence[Append], *, now_ms: int, durable: bool = False) -> list[Appended]:
+        """Append one batch to each named partition; refusals are values, each partition on its own."""
+        if not appends:
+            return []
+        durability = self._durability if durable else None
+        scripts = durability.scripts if durability else self._scripts
+        try:
+            replies = await scripts.run_many([self._append_call(append, now_ms) for append in appends])
+            done = [self._appended(append, reply) for append, reply in zip(appends, replies, strict=True)]
+            if durability and not await durability.confirmed():
+                return [one if one.code else Appended(ErrorCode.not_enough_replicas_after_append) for one in done]
+        except respline.ResplineError as error:
+            self._metrics.store_failures += 1
+            return [Appended(store_error_code(error))] * len(appends)
+        return done
+
+    async def views(self, partitions: Sequence[tuple[Topic, int]]) -> list[View | ErrorCode]:
+        """What is known of these partitions, asking the store for those we have no view of."""
+        missing = [p for p in partitions if (p[0].id, p[1]) not in self._views]
+        failed = await self._load(missing) if missing else {}
+        found: list[View | ErrorCode] = []
+        for topic, partition in partitions:
+            view = self._views.get((topic.id, partition))
+            found.append(view if view else failed.get((topic.id, partition), ErrorCode.unknown_topic_or_partition))
+        return found
+
+    async def read(self, reads: Sequence[Read]) -> list[list[bytes]]:
+        """Whole batches from the one that holds each offset; one at least if there is one, whatever the limit."""
+        found: list[list[bytes]] = [[] for _ in reads]
+        from_store: list[int] = []
+        for at, read in enumerate(reads):
+            view = self._views.get((read.topic.id, read.partition))
+            if view and view.tail.covers(read.offset):
+                self._metrics.tail_reads += 1
+                found[at] = view.tail.read(read.offset, read.max_bytes, read.below)
+            else:
+                from_store.append(at)
+        if from_store:
+            self._metrics.store_reads += len(from_store)
+            replies = await self._store.call_many([self._range(reads[at]) for at in from_store])
+            for at, reply in zip(from_store, replies, strict=True):
+                if isinstance(reply, respline.ServerError):
+                    raise reply
+                found[at] = self._batches(reads[at], reply)
+        return found
+
+    async def aborted(self, reads: Sequence[Read]) -> list[list[tuple[int, int]]]:
+        """(producer id, first offset) of the aborted transactions that end at or after each read's offset."""
+        calls = []
+        for read in reads:
+            abt = self._keys.partition(read.topic.name, read.partition).abt
+            calls.append(("ZRANGEBYSCORE", abt, str(read.offset), "+inf"))
+        replies = await self._store.call_many(calls)
+        found = []
+        for reply in replies:
+            if isinstance(reply, respline.ServerError):
+                raise reply
+            found.append([(int(pid), int(first)) for pid, first, _ in (member.split() for member in reply)])
+        return found
+
+    async def first_record_at(self, topic: Topic, partition: int, when: int) -> by_time.Hit | None:
+        """(offset, timestamp) of the first record at or after a time."""
+        return await by_time.first_record_at(self._store, self._keys.partition(topic.name, partition), when)
+
+    async def newest_record(self, topic: Topic, partition: int) -> by_time.Hit | None:
+        return await by_time.newest_record(self._store, self._keys.partition(topic.name, partition))
+
+    def expire_view(self, topic: Topic | None, partition: int) -> None:
+        """Ask the store next time."""
+        if topic:
+            self._drop_view((topic.id, partition))
+
+    def touched(self, topic: Topic, partition: int) -> None:
+        """Somebody else wrote to, marked or trimmed this partition: look again, and wake who waits."""
+        self._drop_view((topic.id, partition))
+        self._waiters.changed((topic.id, partition))
+
+    def forget(self) -> None:
+        """The store may have lost or gained anything: no view is worth keeping."""
+        self._views.clear()
+        self._tail_bytes = 0
+        for key in self._waiters.waited_on():
+            self._waiters.changed(key)
+
+    def forget_topics_except(self, topic_ids: "dict[bytes, Topic]") -> None:
+        for key in [key for key in self._views if key[0] not in topic_ids]:
+            self._drop_view(key)
+
+    def _append_call(self, append: Append, now_ms: int) -> Call:
+        topic, partition, data, head = append
+        keys = self._keys.partition(topic.name, partition)
+        producer = (head.producer_id, head.producer_epoch, head.base_sequence, int(head.transactional))
+        announce = (self.announce_on, f"{topic.name}:{partition}" if self.announce_on else "")
+        return Call(
+            "append",
+            (keys.log, keys.m, keys.pid, keys.open, keys.txn, keys.tidx),
+            (topic.id_text, data, head.record_count, head.max_timestamp, *producer, now_ms, *announce),
+        )
+
+    def _appended(self, append: Append, reply: Any) -> Appended:
+        if isinstance(reply, respline.ServerError):
+            self._metrics.store_failures += 1
+            return Appended(store_error_code(reply))
+        if reply[0] != 0:
+            return Appended(ErrorCode(reply[0]))
+        _, base, leo, lso, log_start, duplicate = reply
+        if duplicate:
+            self._metrics.duplicate_batches += 1
+            return Appended(ErrorCode.none, base, log_start)
+        key = (append.topic.id, append.partition)
+        view = self._views.get(key)
+        if view is None:
+            view = self._views[key] = View(leo, lso, log_start, aborts=True)
+        view.leo, view.lso, view.log_start = leo, lso, log_start
+        self._keep(key, view, base, append)
+        self._metrics.produced_records += append.header.record_count
+        self._metrics.produced_bytes += len(append.data)
+        self._waiters.appended(key, len(append.data))
+        return Appended(ErrorCode.none, base, log_start)
+
+    def _keep(self, key: Key, view: View, base: int, append: Append) -> None:
+        self._tail_bytes -= view.tail.size
+        last = base + append.header.last_offset_delta
+        view.tail.add(base, last, batch.placed(append.data, base), TAIL_BYTES_PER_PARTITION)
+        self._tail_bytes += view.tail.size
+        self._views.move_to_end(key)
+        if self._tail_bytes > TAIL_BYTES_TOTAL:
+            for other in self._views.values():  # oldest append first
+                self._tail_bytes -= other.tail.size
+                other.tail.clear()
+                if self._tail_bytes <= TAIL_BYTES_TOTAL // 2:
+                    break
+
+    async def _load(self, partitions: Sequence[tuple[Topic, int]]) -> dict[Key, ErrorCode]:
+        """Make views; return why those that could not be made were not."""
+        calls: list[tuple[str, ...]] = []
+        for topic, partition in partitions:
+            keys = self._keys.partition(topic.name, partition)
+            calls.append(("HMGET", keys.m, "id", "leo", "log_start"))
+            calls.append(("ZRANGE", keys.open, "0", "0", "WITHSCORES"))
+            calls.append(("ZCARD", keys.abt))
+        try:
+            replies = await self._store.call_many(calls)
+        except respline.ResplineError as error:
+            self._metrics.store_failures += 1
+            return {(topic.id, partition): store_error_code(error) for topic, partition in partitions}
+        failed = {}
+        for at, (topic, partition) in enumerate(partitions):
+            meta, first_open, aborts = replies[3 * at : 3 * at + 3]
+            refused = next((r for r in (meta, first_open, aborts) if isinstance(r, respline.ServerError)), None)
+            if refused:
+                failed[topic.id, partition] = store_error_code(refused)
+            elif meta[0] == topic.id_text.encode():
+                leo = int(meta[1])
+                lso = min(leo, int(float(first_open[1]))) if first_open else leo
+                self._views[topic.id, partition] = View(leo, lso, int(meta[2]), aborts=aborts > 0)
+        return failed
+
+    def _range(self, read: Read) -> tuple[str, ...]:
+        view = self._views.get((read.topic.id, read.partition))
+        typical = view.typical_batch if view else TYPICAL_BATCH_BYTES
+        count = min(max(read.max_bytes // typical, 1) + 1, FETCH_ENTRIES_MAX)
+        log = self._keys.partition(read.topic.name, read.partition).log
+        return ("XRANGE", log, f"{read.offset}-0", "+", "COUNT", str(count))
+
+    def _batches(self, read: Read, reply: Any) -> list[bytes]:
+        found: list[bytes] = []
+        left = read.max_bytes
+        for entry_id, fields in reply:
+            data = fields[1]
+            last = int(entry_id[: entry_id.index(b"-")])
+            left -= len(data)
+            if last >= read.below or (left < 0 and found):
+                break
+            found.append(batch.placed(data, last - batch.header(data).last_offset_delta))
+        view = self._views.get((read.topic.id, read.partition))
+        if view and found:
+            view.typical_batch = max(sum(map(len, found)) // len(found), 64)
+        return found
+
+    def _drop_view(self, key: Key) -> None:
+        view = self._views.pop(key, None)
+        if view:
+            self._tail_bytes -= view.tail.size

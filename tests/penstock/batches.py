@@ -1,0 +1,29 @@
+"""Record batches for tests, built by aiokafka's codec."""
+
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+
+
+def batch_of(
+    *values: bytes | None,
+    key: bytes | None = b"k",
+    compression: int = NONE,
+    timestamp: int = 1_700_000_000_000,
+    producer_id: int = -1,
+    epoch: int = -1,
+    sequence: int = -1,
+    transactional: bool = False,
+) -> bytes:
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=compression,
+        is_transactional=int(transactional),
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        batch_size=2**31 - 1,
+    )
+    for at, value in enumerate(values):
+        builder.append(at, timestamp + at, key, value, [])
+    return bytes(builder.build())
