@@ -20,6 +20,7 @@ from aisle.scripts import Script
 from aisle.store_probe import Server, probe
 from respline import NotSent, OutcomeUnknown, ServerError
 
+Connection = respline.Line | respline.Cluster
 Argument = bytes | str | int | float
 Keys = Sequence[bytes | str]
 Arguments = Sequence[Argument]
@@ -41,7 +42,7 @@ async def open_store(config: Config, metrics: Metrics) -> AsyncIterator["Store"]
 
 
 class Store:
-    def __init__(self, line: respline.Line, server: Server, config: Config, metrics: Metrics) -> None:
+    def __init__(self, line: Connection, server: Server, config: Config, metrics: Metrics) -> None:
         self.server = server
         self.prefix = config.store_prefix
         self.breaker = CircuitBreaker(time.monotonic)
@@ -87,7 +88,7 @@ class Store:
         await self.call(b"PING")
 
     @asynccontextmanager
-    async def blocking_line(self) -> AsyncIterator[respline.Line]:
+    async def blocking_line(self) -> AsyncIterator[Connection]:
         """A connection of one's own, without a time-out, for reads that wait in the server."""
         async with self._blocking_slots:
             line = await _open_line(self._config, timeout=None)
@@ -136,7 +137,7 @@ class Store:
         return reply
 
 
-async def _open_line(config: Config, *, timeout: float | None) -> respline.Line:
+async def _open_line(config: Config, *, timeout: float | None) -> Connection:
     return await respline.open_store(
         config.store_url,
         name="aisle",

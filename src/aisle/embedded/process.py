@@ -67,7 +67,7 @@ class Program:
 
     @property
     def pid(self) -> int:
-        assert self._child is not None, f"{self.name} was never started"  # noqa: S101 - a bug in the caller
+        assert self._child is not None, f"{self.name} was never started"
         return self._child.pid
 
     @property
@@ -114,7 +114,7 @@ class Program:
 
     def finish(self, seconds: float) -> int:
         """Wait for a program that ends by itself; return its exit code."""
-        assert self._child is not None, f"{self.name} was never started"  # noqa: S101 - a bug in the caller
+        assert self._child is not None, f"{self.name} was never started"
         try:
             self._child.wait(seconds)
         except subprocess.TimeoutExpired:

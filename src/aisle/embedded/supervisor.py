@@ -25,6 +25,7 @@ from aisle.embedded.errors import EmbeddedError
 from aisle.embedded.home import Home, open_home
 from aisle.embedded.postgres import PostgresServer
 from aisle.embedded.process import Program
+from aisle.embedded.revival import Revival, ending
 from aisle.embedded.valkey import ValkeyServer
 
 __all__ = ["EmbeddedError", "PostgresServer", "Program", "Supervisor", "ValkeyServer"]
@@ -99,20 +100,24 @@ class Supervisor:
             signal.raise_signal(arrived.numbers[0])
 
     def wait(self) -> int:
-        """Block until a signal asks us to stop (0) or a child dies by itself (1); everything is stopped on return."""
+        """Block until a signal asks us to stop (0). A child that dies is started again; one that keeps dying ends it (1).
+
+        Everything is stopped on return.
+        """
+        revival = Revival(self._log, time.monotonic)
         with _stop_signals() as arrived:
-            dead: Program | None = None
-            while dead is None and not arrived.within(POLL_SECONDS):
-                dead = next((program for program in self._programs if program.died), None)
-            if dead is not None:
-                self._log(f"{dead.name} died ({_ending(dead)}): {dead.last_words()} (log: {dead.log_path})")
+            hopeless: Program | None = None
+            while hopeless is None and not arrived.within(POLL_SECONDS):
+                hopeless = revival.attend(self._programs)
+            if hopeless is not None:
+                self._log(f"{hopeless.name} keeps dying; giving up (log: {hopeless.log_path})")
             self.stop()
-        return 0 if dead is None else 1
+        return 0 if hopeless is None else 1
 
     def _stop_all(self) -> None:
         while self._programs:
             self._stop_one(self._programs.pop())
-        assert self._ground is not None  # noqa: S101 - checked by the caller
+        assert self._ground is not None
         home, forks = self._ground
         self._ground = None
         forks.shutdown()
@@ -124,13 +129,13 @@ class Supervisor:
         except (OSError, EmbeddedError, subprocess.SubprocessError) as error:
             self._log(f"{program.name} did not stop properly: {error}")
         if program.exit_code:
-            self._log(f"{program.name} ended with {_ending(program)} (log: {program.log_path})")
+            self._log(f"{program.name} ended with {ending(program)} (log: {program.log_path})")
 
     def _ready_ground(self, name: str) -> tuple[Home, Executor]:
         if any(program.name == name for program in self._programs):
             raise EmbeddedError(f"{name} was already started by this supervisor")
         self.start()
-        assert self._ground is not None  # noqa: S101 - start() has just set it
+        assert self._ground is not None
         return self._ground
 
     def _started(self, program: ProgramKind) -> ProgramKind:
@@ -189,10 +194,3 @@ def _stop_signals() -> Iterator[_Arrived]:
             signal.signal(number, previous)
         os.close(wake)
         os.close(waker)
-
-
-def _ending(program: Program) -> str:
-    code = program.exit_code
-    if code is not None and code < 0:
-        return signal.Signals(-code).name
-    return f"exit code {code}"

@@ -43,7 +43,7 @@ def nearest_rows(gaps: Sequence[Gap], size: int, rows: int) -> tuple[int, int]:
         if gap.length >= 3:
             wide[gap.row] += 1
     fewest = people_alone(size, sum(paired), sum(singles), sum(wide))
-    assert fewest <= size, "the gaps do not hold the party"  # noqa: S101 - the caller's bug; the loop would not end
+    assert fewest <= size, "the gaps do not hold the party"
 
     best_first, best_last = 1, rows
     first, p, s, w = 1, 0, 0, 0
