@@ -75,7 +75,7 @@ def play(scene: Scene) -> tuple[tuple[str, ...], str]:
     accessible = frozenset(index for index, seat in enumerate(seats) if seat == "a")
     states = [SeatState.SOLD if seat == "X" else SeatState.AVAILABLE for seat in seats]
     choice = choose(Subsection(len(scene.rows), width, accessible), states, scene.party)
-    assert isinstance(choice, Choice), f"{scene.name} seats nobody"  # noqa: S101 - a scene without people is a bug
+    assert isinstance(choice, Choice), f"{scene.name} seats nobody"
     for seat in choice.seats:
         seats[seat] = "O" if seat in accessible else "o"
     return tuple("".join(seats[start : start + width]) for start in range(0, len(seats), width)), choice.how.value

@@ -1,6 +1,6 @@
 """Starting a program again that died by itself: after a pause, and not for ever.
 
-The pause gives everybody who depends on it time to notice, and keeps a server that cannot live from burning the machine.
+The pause gives everybody who depends on it time to notice, and keeps a server that cannot live from burning CPU.
 """
 
 import signal

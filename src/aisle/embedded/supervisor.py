@@ -100,7 +100,7 @@ class Supervisor:
             signal.raise_signal(arrived.numbers[0])
 
     def wait(self) -> int:
-        """Block until a signal asks us to stop (0). A child that dies is started again; one that keeps dying ends it (1).
+        """Block until a signal asks us to stop (0), or a child keeps dying although it was started again (1).
 
         Everything is stopped on return.
         """
