@@ -24,6 +24,7 @@ local function side_by_side(map, width, seats, size, worst)
     if not first then break end
     if length == size then return 1, first end
     if length >= size + 2 then
+      if (first + length) % width == 0 then return 1, roomy or first end  -- no other gap in this row
       if not roomy then roomy, roomy_row = first, floor(first / width) end
     elseif length == size + 1 and not tight then
       tight = first

@@ -1,7 +1,7 @@
 -- Shared by the scripts of one subsection: two bits a seat in a string, first seat in the two top bits of the first byte.
 --
--- A `map` is a Lua string. Nothing is unpacked: runs of full and of empty bytes are skipped by string.find in C, so that the
--- cost follows the number of gaps looked at, not the number of seats. Lua's bit library is 32 bits wide; bytes suffice.
+-- A `map` is a Lua string. Nothing is unpacked: runs of full bytes are skipped by string.find in C, so that the cost follows
+-- the number of gaps looked at, not the number of seats. Lua's bit library is 32 bits wide; bytes suffice.
 local byte, char, find, sub, rep = string.byte, string.char, string.find, string.sub, string.rep
 local band, bor, bnot, lshift, rshift = bit.band, bit.bor, bit.bnot, bit.lshift, bit.rshift
 local floor, min = math.floor, math.min
@@ -48,11 +48,11 @@ local function next_gap(map, from, width, seats)
   if first >= seats then return nil end
   local row_end = min((floor(first / width) + 1) * width, seats)
   local stop = first + 1
-  -- The rest of this byte seat by seat, whole empty bytes in C, then the start of the byte that ends the gap.
+  -- The rest of this byte seat by seat, then byte by byte until one is not empty.
   while stop < i * 4 and band(rshift(byte(map, i), SEAT_SHIFT[stop % 4]), 3) == 0 do stop = stop + 1 end
-  if stop == i * 4 and stop < row_end then
-    local j = find(map, '[^%z]', i + 1)
-    if j then stop = (j - 1) * 4 + free_prefix(byte(map, j)) else stop = seats end
+  while stop == i * 4 and stop < row_end do
+    i = i + 1
+    stop = stop + free_prefix(byte(map, i))
   end
   return first, min(stop, row_end) - first
 end
