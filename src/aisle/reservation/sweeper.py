@@ -1,0 +1,106 @@
+"""Give back what overdue holds hold. Any number of sweepers may run, anywhere, at once: the script decides.
+
+A place is visited while it is in `holding`. Whoever takes a hold announces the place there *before* taking it, so a
+crash between the two leaves a visit too many, never one too few. A place without any entry left is struck off, but only
+if nobody has announced it since it was looked at.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+import structlog
+
+from aisle.errors import StoreOutcomeUnknown, StoreScriptFailed, StoreUnavailable
+from aisle.reservation.keys import Place, holding, subsection_keys
+from aisle.scripts import load_script
+from aisle.store import Store
+
+SWEEP, STRIKE = (load_script("aisle.reservation", name) for name in ("sweep", "strike"))
+
+SWEEP_CLAIMS_MAX = 100
+PLACES_PER_ROUND_TRIP = 200
+IDLE_MS = 60_000
+
+log = structlog.get_logger()
+
+
+class Released(msgspec.Struct, frozen=True, array_like=True):
+    """A hold that ended because nobody paid in time."""
+
+    claim: str
+    owner: str
+    runs: tuple[int, ...]
+
+
+class Swept(msgspec.Struct, frozen=True, array_like=True):
+    released: tuple[Released, ...]
+    forgotten: int
+    more: int
+    left: int
+
+
+_swept = msgspec.msgpack.Decoder(Swept).decode
+
+
+async def announce(store: Store, places: Sequence[Place], *, now_ms: int) -> None:
+    """Tell the sweepers, before holds are taken there, that these places need visiting."""
+    scores = [item for place in places for item in (now_ms, str(place))]
+    await store.call("ZADD", holding(store.prefix), *scores)
+
+
+async def sweep_once(store: Store) -> list[tuple[Place, Released]]:
+    """Visit every announced place once and return what was released."""
+    members = await store.call("ZRANGEBYSCORE", holding(store.prefix), "-inf", "+inf", "WITHSCORES")
+    seen = {Place.parse(member.decode()): score for member, score in zip(members[::2], members[1::2], strict=True)}
+    released: list[tuple[Place, Released]] = []
+    todo = list(seen)
+    while todo:
+        batch, todo = todo[:PLACES_PER_ROUND_TRIP], todo[PLACES_PER_ROUND_TRIP:]
+        empty = []
+        for place, swept in zip(batch, await _sweep(store, batch), strict=True):
+            released += [(place, one) for one in swept.released]
+            if swept.more:
+                todo.append(place)
+            elif swept.left == 0:
+                empty.append(place)
+        await _strike(store, [(place, seen[place]) for place in empty])
+    return released
+
+
+async def sweep_for_ever(
+    store: Store, *, interval_s: float, on_released: Callable[[list[tuple[Place, Released]]], None]
+) -> None:
+    """Sweep, wait, sweep. A store that is away is waited for; what is overdue stays overdue until it is back."""
+    while True:
+        try:
+            released = await sweep_once(store)
+        except (StoreUnavailable, StoreOutcomeUnknown) as error:
+            log.warning("sweep_postponed", reason=str(error))
+        except StoreScriptFailed as error:
+            log.error("sweep_failed", reason=str(error))
+        else:
+            if released:
+                on_released(released)
+        await asyncio.sleep(interval_s)
+
+
+async def _sweep(store: Store, places: Sequence[Place]) -> list[Swept]:
+    replies = await store.run_many(
+        SWEEP, [(subsection_keys(store.prefix, place), (SWEEP_CLAIMS_MAX,)) for place in places]
+    )
+    results = []
+    for place, reply in zip(places, replies, strict=True):
+        if isinstance(reply, StoreScriptFailed):
+            # One damaged subsection must not keep the seats of all others.
+            log.error("sweep_failed", place=str(place), reason=str(reply))
+            results.append(Swept((), 0, 0, 1))
+        else:
+            results.append(_swept(reply))
+    return results
+
+
+async def _strike(store: Store, places: Sequence[tuple[Place, bytes]]) -> None:
+    if places:
+        pairs = [item for place, score in places for item in (str(place), score)]
+        await store.run(STRIKE, (holding(store.prefix),), (IDLE_MS, *pairs))
