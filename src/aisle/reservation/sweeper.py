@@ -16,7 +16,7 @@ from aisle.reservation.keys import Place, holding, subsection_keys
 from aisle.scripts import load_script
 from aisle.store import Store
 
-SWEEP, STRIKE = (load_script("aisle.reservation", name) for name in ("sweep", "strike"))
+ANNOUNCE, SWEEP, STRIKE = (load_script("aisle.reservation", name) for name in ("announce", "sweep", "strike"))
 
 SWEEP_CLAIMS_MAX = 100
 PLACES_PER_ROUND_TRIP = 200
@@ -43,10 +43,9 @@ class Swept(msgspec.Struct, frozen=True, array_like=True):
 _swept = msgspec.msgpack.Decoder(Swept).decode
 
 
-async def announce(store: Store, places: Sequence[Place], *, now_ms: int) -> None:
+async def announce(store: Store, places: Sequence[Place]) -> None:
     """Tell the sweepers, before holds are taken there, that these places need visiting."""
-    scores = [item for place in places for item in (now_ms, str(place))]
-    await store.call("ZADD", holding(store.prefix), *scores)
+    await store.run(ANNOUNCE, (holding(store.prefix),), [str(place) for place in places])
 
 
 async def sweep_once(store: Store) -> list[tuple[Place, Released]]:
