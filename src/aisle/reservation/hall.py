@@ -25,6 +25,7 @@ OFFER = load_script("aisle.reservation", "offer")
 COUNTS_FRESH_SECONDS = 1.0
 OFFERS_PER_ROUND_TRIP = 16
 PLANS_MAX = 50
+UNDONE = "undone"  # the note by which claim.lua knows a share that was never granted
 
 
 class Seated(msgspec.Struct, frozen=True):
@@ -129,7 +130,7 @@ class HallChooser:
         return await self._carry_out(claim, standing, epoch)
 
     async def _give_back(self, claim: Claim, taken: Sequence[tuple[Place, Outcome]], epoch: int) -> None:
-        back = Settlement(Verb.RELEASE, claim.id, claim.owner, "party-not-seated")
+        back = Settlement(Verb.RELEASE, claim.id, claim.owner, UNDONE)
         for place, _ in taken:
             await self._inventory.settle(place, [back], epoch=epoch)
 

@@ -54,14 +54,5 @@ class Record(msgspec.Struct, frozen=True):
 
     def line(self) -> bytes:
         runs = ",".join(f"{first}+{length}" for first, length in zip(self.runs[::2], self.runs[1::2], strict=True))
-        fields = (
-            self.state,
-            self.kind,
-            self.owner,
-            self.price,
-            self.taken_ms,
-            self.deadline_ms,
-            int(self.how),
-            self.note,
-        )
-        return "|".join([*map(str, fields), runs]).encode()
+        times = f"{self.taken_ms}|{self.deadline_ms}"
+        return f"{self.state}|{self.kind}|{self.owner}|{self.price}|{times}|{int(self.how)}|{self.note}|{runs}".encode()

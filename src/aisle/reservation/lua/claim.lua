@@ -9,7 +9,7 @@
 --   closed     no such subsection, or not on sale          fenced    the caller's epoch is not the subsection's
 --   sold_out   no usable seat at all                       no_block  some, but not for this party
 --   taken      a named seat is not available (runs: which) kept      a named seat is for people who need an accessible one
---   limit      more seats than one claim may take          expired   the id was used before and has ended
+--   limit      more seats than one claim may take          expired   the id was used before and has ended (unless undone)
 --   not_owner  the id belongs to somebody else             unknown   a named seat does not exist
 -- A refusal is not remembered: it changed nothing, and the same call may succeed later.
 local config = redis.call('HMGET', KEYS[2], 'epoch', 'state', 'rows', 'seats_per_row', 'price', 'limit', 'accessible')
@@ -36,7 +36,7 @@ if not map or #map ~= math.ceil(seats / 4) then error({err = 'DRIFT seats_bf doe
 local before = map
 local now = now_ms()
 local low, high = #map, -1
-local by_row, meta, records, deadlines, fresh, total = {}, {}, {}, {}, {}, 0
+local by_row, meta, records, deadlines, undone, fresh, total = {}, {}, {}, {}, {}, {}, 0
 
 local function named_runs(list, accessible, partial)
   local free, taken = {}, {}
@@ -76,6 +76,7 @@ local function take(q, how, runs)
   records[#records + 1] = q[1]
   records[#records + 1] = record_text({state = 'L', kind = q[3], owner = q[2], price = price,
     taken = string.format('%d', now), deadline = deadline, how = how, note = '', runs = table.concat(text, ',')})
+  if q.undone then undone[#undone + 1] = q[1] end
   local answer = {'ok', how, deadline, tonumber(price), now, runs}
   fresh[q[1]] = {owner = q[2], answer = answer}
   return answer
@@ -84,6 +85,11 @@ end
 local function again(q, text)
   local r = parse_record(text)
   if r.owner ~= q[2] then return {'not_owner', 0, 0, 0, 0, {}} end
+  -- A share of a party that could not be seated as a whole was never anybody's: the same claim may come back.
+  if r.state == 'E' and r.note == 'undone' then
+    q.undone = true
+    return nil
+  end
   if r.state == 'E' then return {'expired', 0, 0, 0, 0, {}} end
   local starts, lengths, count = parse_runs(r.runs)
   local runs = {}
@@ -92,7 +98,8 @@ local function again(q, text)
 end
 
 local function answer(q, text)
-  if text then return again(q, text) end
+  local earlier = text and again(q, text)
+  if earlier then return earlier end
   local twin = fresh[q[1]]
   if twin then return twin.owner == q[2] and twin.answer or {'not_owner', 0, 0, 0, 0, {}} end
   if not on_sale then return {'closed', 0, 0, 0, 0, {}} end
@@ -133,12 +140,13 @@ for i = 1, #meta, CHUNK do
     if owner then error({err = 'DRIFT seat ' .. fields[n] .. ' is available and has an owner'}) end
   end
 end
-if #deadlines > 0 then redis.call('ZCARD', KEYS[7]) end
+if #deadlines > 0 or #undone > 0 then redis.call('ZCARD', KEYS[7]) end
 
 redis.call('SETRANGE', KEYS[1], low, string.sub(map, low + 1, high + 1))
 redis.call('HSET', KEYS[4], unpack(counts))
 for i = 1, #meta, CHUNK do redis.call('HSET', KEYS[5], unpack(meta, i, math.min(i + CHUNK - 1, #meta))) end
 for i = 1, #records, CHUNK do redis.call('HSET', KEYS[6], unpack(records, i, math.min(i + CHUNK - 1, #records))) end
+if #undone > 0 then redis.call('ZREM', KEYS[7], unpack(undone)) end
 for i = 1, #deadlines, CHUNK do redis.call('ZADD', KEYS[7], unpack(deadlines, i, math.min(i + CHUNK - 1, #deadlines))) end
 stats.available, stats.reserved = stats.available - total, stats.reserved + total
 write_stats(KEYS[3], stats, now)
