@@ -15,6 +15,7 @@ up: .venv/runtime  ## install, start everything, load a demo hall, print the add
 setup: .venv/development  ## install only
 
 test: .venv/development  ## install and run the whole suite against real servers
+	@tests/install-programs.sh
 	.venv/bin/pytest -n $(PYTEST_WORKERS) --dist loadgroup
 
 check: .venv/development  ## lint, types, import contracts, tidy
@@ -22,7 +23,7 @@ check: .venv/development  ## lint, types, import contracts, tidy
 	.venv/bin/ruff format --check src tests bench docs
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	.venv/bin/pytest tests/test_tidy.py tests/test_docs.py
+	.venv/bin/pytest --no-servers tests/test_tidy.py tests/test_docs.py
 
 docs: .venv/development  ## write the reference pages that are drawn from the code
 	.venv/bin/python docs/generate.py

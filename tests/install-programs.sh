@@ -1,0 +1,30 @@
+#!/bin/sh
+# Programs that some tests drive for real, beside what pip installs: another store, a Kafka command line.
+# As root on a Debian-like system they are installed here. Elsewhere the tests that need one say so and are skipped,
+# except in CI (CI=true), where a missing program fails the run.
+set -eu
+
+missing=""
+need() {
+    command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
+}
+need redis-server redis-server
+need kcat kcat
+
+[ -n "$missing" ] || exit 0
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+    echo "not installed:$missing (tests that need them are skipped)"
+    exit 0
+fi
+
+# Debian starts a server when its package is installed; ours are started by the tests, on ports of their own.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+    trap 'rm -f "$policy"' EXIT
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+# shellcheck disable=SC2086 - one word a package
+apt-get install -y -qq --no-install-recommends $missing >/dev/null
