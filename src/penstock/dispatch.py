@@ -26,7 +26,20 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from penstock.api import cluster, coordinator, fetch, list_offsets, metadata, produce, producers, topics, versions
+from penstock.api import (
+    cluster,
+    configs,
+    coordinator,
+    fetch,
+    list_offsets,
+    log_dirs,
+    metadata,
+    produce,
+    producers,
+    records,
+    topics,
+    versions,
+)
 from penstock.broker import Broker
 from penstock.limits import COLD_FRAME_BYTES_MAX
 from penstock.request import Answer, Request, Session
@@ -59,10 +72,16 @@ APIS: dict[int, Api] = {
         Api(18, "ApiVersions", 0, 4, versions.api_versions),
         Api(19, "CreateTopics", 2, 7, topics.create_topics),
         Api(20, "DeleteTopics", 1, 6, topics.delete_topics),
+        Api(21, "DeleteRecords", 0, 2, records.delete_records),
         Api(22, "InitProducerId", 0, 4, producers.init_producer_id),
         Api(23, "OffsetForLeaderEpoch", 2, 4, list_offsets.offset_for_leader_epoch),  # librdkafka needs exactly 2
+        Api(32, "DescribeConfigs", 1, 4, configs.describe_configs),
+        Api(33, "AlterConfigs", 0, 2, configs.alter_configs),
+        Api(35, "DescribeLogDirs", 1, 4, log_dirs.describe_log_dirs),
         Api(37, "CreatePartitions", 0, 3, topics.create_partitions),
+        Api(44, "IncrementalAlterConfigs", 0, 1, configs.incremental_alter_configs),
         Api(60, "DescribeCluster", 0, 1, cluster.describe_cluster),
+        Api(61, "DescribeProducers", 0, 0, log_dirs.describe_producers),
     )
 }
 

@@ -20,4 +20,4 @@ class Metrics:
     tail_reads: int = 0
     store_reads: int = 0
     store_failures: int = 0
-    trimmed_partitions: int = 0
+    trims: int = 0

@@ -15,11 +15,13 @@ from dataclasses import replace
 import structlog
 
 import respline
+from penstock import retention
 from penstock.broker import Broker
-from penstock.config import Address, Config
+from penstock.config import Address, BadConfig, Config
 from penstock.dispatch import APIS, answer
 from penstock.metrics import Metrics
 from penstock.nodes import BEAT_S, Nodes
+from penstock.peers import Peers
 from penstock.server import Server
 from penstock.store.durability import Durability
 from penstock.store.keys import Keys
@@ -55,11 +57,14 @@ async def running_broker(config: Config) -> AsyncIterator[Broker]:
         port = await server.start()
         broker.advertised = _advertised(config, port)
         broker.nodes.move_to(broker.advertised)
-        await broker.nodes.beat()
-        stack.push_async_callback(broker.nodes.leave)
+        peers = Peers(store, broker.keys, broker.nodes, broker.topics, broker.log)
+        listener = await peers.listen(config.store_url)
+        stack.push_async_callback(listener.aclose)
+        await peers.beat()
+        stack.push_async_callback(_leave, broker.nodes)
         stack.push_async_callback(server.stop)
         stack.callback(broker.waiters.release_all)
-        for name, interval, work in _background(broker):
+        for name, interval, work in _background(broker, peers):
             task = asyncio.create_task(_repeat(name, interval, work))
             stack.push_async_callback(_cancel, task)
         yield broker
@@ -86,7 +91,7 @@ async def _built(config: Config, store: Store, metrics: Metrics, durability: Dur
         keys=keys,
         nodes=Nodes(scripts, keys, config.node_id, advertised),
         topics=topics,
-        log=Log(store, scripts, keys, waiters, metrics, durability),
+        log=Log(store, scripts, keys, waiters, metrics, config.node_id, durability),
         waiters=waiters,
         producer_ids=ProducerIds(store, keys),
         metrics=metrics,
@@ -117,11 +122,12 @@ def _advertised(config: Config, port: int) -> Address:
     return replace(config.listen, host="127.0.0.1" if host in ("", "0.0.0.0", "::") else host, port=port)  # noqa: S104
 
 
-def _background(broker: Broker) -> list[tuple[str, float, Callable[[], Awaitable[None]]]]:
+def _background(broker: Broker, peers: Peers) -> list[tuple[str, float, Callable[[], Awaitable[None]]]]:
     """(name, seconds between two runs, what) of everything that lives as long as the broker."""
     return [
-        ("lease", BEAT_S, broker.nodes.beat),
-        ("catalogue", CATALOGUE_CHECK_S, broker.topics.refresh),
+        ("lease", BEAT_S, peers.beat),
+        ("catalogue", CATALOGUE_CHECK_S, peers.refresh_catalogue),
+        ("retention", broker.config.retention_interval_s, lambda: retention.sweep(broker)),
     ]
 
 
@@ -132,6 +138,15 @@ async def _repeat(name: str, interval: float, work: Callable[[], Awaitable[None]
             await work()
         except respline.ResplineError as error:
             log.warning("the store failed", task=name, error=str(error))
+        except BadConfig as error:
+            log.warning("misconfigured", task=name, error=str(error))
+
+
+async def _leave(nodes: Nodes) -> None:
+    try:
+        await nodes.leave()
+    except respline.ResplineError as error:
+        log.warning("the lease runs out by itself, the store is away", error=str(error))
 
 
 async def _cancel(task: "asyncio.Task[None]") -> None:

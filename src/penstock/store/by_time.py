@@ -16,13 +16,20 @@ Hit = tuple[int, int]  # offset, timestamp
 
 async def first_record_at(store: Store, keys: PartitionKeys, when: int) -> Hit | None:
     """The first record whose timestamp is at or after `when`."""
-    below = await store.call("ZREVRANGEBYSCORE", keys.tidx, f"({when}", "-inf", "LIMIT", 0, 1)
-    start = int(below[0]) if below else 0
-    async for data in _batches(store, keys, start):
+    async for data in _batches(store, keys, await _start(store, keys, when)):
         if batch.header(data).max_timestamp >= when:
             hit = _first(data, when)
             if hit:
                 return hit
+    return None
+
+
+async def first_batch_at(store: Store, keys: PartitionKeys, when: int) -> Hit | None:
+    """(base offset, greatest timestamp) of the first batch that reaches `when`: all before it is older."""
+    async for data in _batches(store, keys, await _start(store, keys, when)):
+        head = batch.header(data)
+        if head.max_timestamp >= when:
+            return head.base_offset, head.max_timestamp
     return None
 
 
@@ -40,6 +47,12 @@ async def newest_record(store: Store, keys: PartitionKeys) -> Hit | None:
         if best is None or batch.header(data).max_timestamp > batch.header(best).max_timestamp:
             best = data
     return _first(best, batch.header(best).max_timestamp) if best else None
+
+
+async def _start(store: Store, keys: PartitionKeys, when: int) -> int:
+    """An offset before which every record is older than `when`."""
+    below = await store.call("ZREVRANGEBYSCORE", keys.tidx, f"({when}", "-inf", "LIMIT", 0, 1)
+    return int(below[0]) if below else 0
 
 
 async def _batches(store: Store, keys: PartitionKeys, start: int) -> AsyncIterator[bytes]:

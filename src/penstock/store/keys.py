@@ -11,7 +11,7 @@ Braces are hash tags: the keys one script touches share a tag, so they share a s
     {P}:cluster-id           string  made once
     {P}:nodes                hash    node id -> "<host> <port> <expires ms> <run>"
     {P}:pidseq               string  next producer id, handed out in blocks
-    P:appends                channel "<topic>:<partition>" when another broker may have readers waiting
+    P:appends                channel "<node id> <partition> <topic>", while other brokers may have readers waiting
 
     a partition (tag <topic>:<partition>)
     P:{t:p}:log              stream  the records; dense layout: `<last offset>-<bytes so far>` b <record batch>

@@ -27,6 +27,8 @@ from penstock.wire import batch
 from penstock.wire.batch import Batch
 
 TYPICAL_BATCH_BYTES = 16 * 1024
+LOAD_ATTEMPTS = 3
+INDEX_POINTS_PER_TRIM = 100_000
 
 
 class Append(NamedTuple):
@@ -62,6 +64,14 @@ class View:
     typical_batch: int = TYPICAL_BATCH_BYTES
 
 
+@dataclass(slots=True, eq=False)
+class Loading:
+    """Views on their way from the store, and those of them that changed before they arrived."""
+
+    keys: set[Key]
+    outdated: set[Key] = field(default_factory=set)
+
+
 class Log:
     def __init__(
         self,
@@ -70,6 +80,7 @@ class Log:
         keys: Keys,
         waiters: Waiters,
         metrics: Metrics,
+        node_id: int,
         durability: Durability | None = None,
     ) -> None:
         self._store = store
@@ -77,9 +88,11 @@ class Log:
         self._keys = keys
         self._waiters = waiters
         self._metrics = metrics
+        self._node_id = node_id
         self._durability = durability
         self._views: OrderedDict[Key, View] = OrderedDict()  # the most recently appended last
         self._tail_bytes = 0
+        self._loading: list[Loading] = []
         self.announce_on = ""  # the channel appends are told on; empty while no other broker is there
 
     async def append(self, appends: Sequence[Append], *, now_ms: int, durable: bool = False) -> list[Appended]:
@@ -101,7 +114,12 @@ class Log:
     async def views(self, partitions: Sequence[tuple[Topic, int]]) -> list[View | ErrorCode]:
         """What is known of these partitions, asking the store for those we have no view of."""
         missing = [p for p in partitions if (p[0].id, p[1]) not in self._views]
-        failed = await self._load(missing) if missing else {}
+        failed: dict[Key, ErrorCode] = {}
+        for _ in range(LOAD_ATTEMPTS):
+            if not missing:
+                break
+            failed, outdated = await self._load(missing)
+            missing = [p for p in missing if (p[0].id, p[1]) in outdated]
         found: list[View | ErrorCode] = []
         for topic, partition in partitions:
             view = self._views.get((topic.id, partition))
@@ -142,6 +160,23 @@ class Log:
             found.append([(int(pid), int(first)) for pid, first, _ in (member.split() for member in reply)])
         return found
 
+    async def trim(
+        self, topic: Topic, partition: int, offset: int, *, newest_ms: int | None = None
+    ) -> tuple[ErrorCode, int]:
+        """Let the log begin at `offset` (-1: at its end); return the code and where it begins now.
+
+        `newest_ms` is the greatest timestamp of the batch there, if known; it keeps the index by time exact.
+        """
+        keys = self._keys.partition(topic.name, partition)
+        stamp = "" if newest_ms is None else newest_ms
+        args = (topic.id_text, offset, stamp, INDEX_POINTS_PER_TRIM)
+        code, log_start = await self._scripts.run(Call("trim", (keys.log, keys.m, keys.abt, keys.tidx), args))
+        view = self._views.get((topic.id, partition))
+        if code == 0 and view:
+            view.log_start, view.lso = log_start, max(view.lso, log_start)
+        self._metrics.trims += 1
+        return ErrorCode(code), log_start
+
     async def first_record_at(self, topic: Topic, partition: int, when: int) -> by_time.Hit | None:
         """(offset, timestamp) of the first record at or after a time."""
         return await by_time.first_record_at(self._store, self._keys.partition(topic.name, partition), when)
@@ -157,10 +192,13 @@ class Log:
     def touched(self, topic: Topic, partition: int) -> None:
         """Somebody else wrote to, marked or trimmed this partition: look again, and wake who waits."""
         self._drop_view((topic.id, partition))
+        self._outdate((topic.id, partition))
         self._waiters.changed((topic.id, partition))
 
     def forget(self) -> None:
         """The store may have lost or gained anything: no view is worth keeping."""
+        for load in self._loading:
+            load.outdated |= load.keys
         self._views.clear()
         self._tail_bytes = 0
         for key in self._waiters.waited_on():
@@ -174,7 +212,7 @@ class Log:
         topic, partition, data, head = append
         keys = self._keys.partition(topic.name, partition)
         producer = (head.producer_id, head.producer_epoch, head.base_sequence, int(head.transactional))
-        announce = (self.announce_on, f"{topic.name}:{partition}" if self.announce_on else "")
+        announce = (self.announce_on, f"{self._node_id} {partition} {topic.name}" if self.announce_on else "")
         return Call(
             "append",
             (keys.log, keys.m, keys.pid, keys.open, keys.txn, keys.tidx),
@@ -195,7 +233,8 @@ class Log:
         view = self._views.get(key)
         if view is None:
             view = self._views[key] = View(leo, lso, log_start, aborts=True)
-        view.leo, view.lso, view.log_start = leo, lso, log_start
+        view.leo, view.lso, view.log_start = leo, max(lso, log_start), log_start
+        self._outdate(key)
         self._keep(key, view, base, append)
         self._metrics.produced_records += append.header.record_count
         self._metrics.produced_bytes += len(append.data)
@@ -215,19 +254,23 @@ class Log:
                 if self._tail_bytes <= TAIL_BYTES_TOTAL // 2:
                     break
 
-    async def _load(self, partitions: Sequence[tuple[Topic, int]]) -> dict[Key, ErrorCode]:
-        """Make views; return why those that could not be made were not."""
+    async def _load(self, partitions: Sequence[tuple[Topic, int]]) -> tuple[dict[Key, ErrorCode], set[Key]]:
+        """Make views; return why some could not be made, and which were outdated before they arrived."""
         calls: list[tuple[str, ...]] = []
         for topic, partition in partitions:
             keys = self._keys.partition(topic.name, partition)
             calls.append(("HMGET", keys.m, "id", "leo", "log_start"))
             calls.append(("ZRANGE", keys.open, "0", "0", "WITHSCORES"))
             calls.append(("ZCARD", keys.abt))
+        load = Loading({(topic.id, partition) for topic, partition in partitions})
+        self._loading.append(load)
         try:
             replies = await self._store.call_many(calls)
         except respline.ResplineError as error:
             self._metrics.store_failures += 1
-            return {(topic.id, partition): store_error_code(error) for topic, partition in partitions}
+            return {(topic.id, partition): store_error_code(error) for topic, partition in partitions}, set()
+        finally:
+            self._loading.remove(load)
         failed = {}
         for at, (topic, partition) in enumerate(partitions):
             meta, first_open, aborts = replies[3 * at : 3 * at + 3]
@@ -237,8 +280,10 @@ class Log:
             elif meta[0] == topic.id_text.encode():
                 leo = int(meta[1])
                 lso = min(leo, int(float(first_open[1]))) if first_open else leo
-                self._views[topic.id, partition] = View(leo, lso, int(meta[2]), aborts=aborts > 0)
-        return failed
+                log_start = int(meta[2])
+                self._drop_view((topic.id, partition))
+                self._views[topic.id, partition] = View(leo, max(lso, log_start), log_start, aborts=aborts > 0)
+        return failed, load.outdated
 
     def _range(self, read: Read) -> tuple[str, ...]:
         view = self._views.get((read.topic.id, read.partition))
@@ -261,6 +306,10 @@ class Log:
         if view and found:
             view.typical_batch = max(sum(map(len, found)) // len(found), 64)
         return found
+
+    def _outdate(self, key: Key) -> None:
+        for load in self._loading:
+            load.outdated.add(key)
 
     def _drop_view(self, key: Key) -> None:
         view = self._views.pop(key, None)

@@ -14,7 +14,7 @@ from typing import Any
 
 import respline
 
-Store = respline.Line | respline.Cluster
+Store = respline.Store
 Argument = str | bytes | int
 Value = Any  # a reply, or the ServerError in its place
 
