@@ -26,6 +26,8 @@ class Code(StrEnum):
     UNKNOWN = "unknown"  # no such claim
     SOLD = "sold"  # a release came after the sale
     NOT_SOLD = "not_sold"  # a refund came before the sale
+    FULL = "full"  # no place is left in the pool
+    ALREADY_HOLDING = "already_holding"  # the pool grants one live hold a buyer, and this buyer has it
     INVALID = "invalid"  # malformed; it never reached the store
 
 
