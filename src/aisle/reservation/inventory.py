@@ -64,9 +64,13 @@ class Inventory:
 
     async def switch(self, places: Sequence[Place], *, epoch: int, on_sale: bool, price: int | None = None) -> None:
         """Put subsections on sale or take them off; a new price holds for claims made from now on."""
+        if price is not None:
+            _check_price(price)
         args = (epoch, "open" if on_sale else "closed", "" if price is None else price)
         replies = await self._store.run_many(SWITCH, [((self.keys(place)[1],), args) for place in places])
         for place, reply in zip(places, replies, strict=True):
+            if isinstance(reply, StoreScriptFailed):
+                raise reply
             if reply != 1:
                 raise LookupError(f"{place}: {'no such subsection' if reply == -1 else f'not in epoch {epoch}'}")
 
@@ -90,6 +94,8 @@ class Inventory:
         """Turn live holds of one owner into a booking, all or none, without letting go of a seat."""
         if not holds:
             return Settled(Code.INVALID, detail="no hold is named")
+        if len(set(holds)) != len(holds):
+            return Settled(Code.INVALID, detail="a hold is named twice")
         for value in (*holds, booking, owner):
             check_identifier(value, "an id")
         packed = await self._store.run(CONVERT, self.keys(place), (epoch, booking, owner, _pack(list(holds))))
@@ -117,11 +123,16 @@ def _opening(hall: Hall, epoch: int) -> tuple[bytes | int, ...]:
         shape.check_index(seat)
     if not 1 <= hall.limit <= shape.seats:
         raise ValueError(f"{hall.place}: a claim may take 1 to {shape.seats} seats, not {hall.limit}")
-    if not 0 <= hall.price < 10**12:
-        raise ValueError(f"{hall.place}: the price is a whole number of minor units, not {hall.price}")
+    _check_price(hall.price)
     blocked = [SeatState.UNAVAILABLE if seat in hall.blocked else SeatState.AVAILABLE for seat in range(shape.seats)]
     walls = _walls(shape) if shape.accessible else b""
     return epoch, shape.rows, shape.seats_per_row, hall.price, hall.limit, pack(shape, blocked), walls
+
+
+def _check_price(price: int) -> None:
+    # A record with anything but digits in it could not be read again.
+    if not (isinstance(price, int) and not isinstance(price, bool) and 0 <= price < 10**12):
+        raise ValueError(f"the price is a whole number of minor units, not {price!r}")
 
 
 def _walls(shape: Subsection) -> bytes:

@@ -105,9 +105,7 @@ local function answer(q, text)
   if not on_sale then return {'closed', 0, 0, 0, 0, {}} end
   local size = q[9] and #q[9] or q[4]
   if size > limit then return {'limit', 0, 0, 0, 0, {}} end
-  if stats.available - total == 0 then
-    return {q[9] and 'taken' or 'sold_out', 0, 0, 0, 0, q[9] and runs_of(q[9], width) or {}}
-  end
+  if not q[9] and stats.available - total == 0 then return {'sold_out', 0, 0, 0, 0, {}} end
   local how, runs, which
   if q[9] then
     how, runs, which = named_runs(q[9], q[5], q[6] == 1)
@@ -123,16 +121,20 @@ if total == 0 then return cmsgpack.pack(answers) end
 
 -- Every key is read before the first is written, so that a key of the wrong type or a counter that disagrees stops the
 -- script while nothing has changed: the store does not roll a script back.
+local CHUNK = 2000  -- Lua's unpack gives up at 8,000 values, and a hall may have 10,000 rows
 local rows, counts = {}, {}
 for row in pairs(by_row) do rows[#rows + 1] = row end
-for i, left in ipairs(redis.call('HMGET', KEYS[4], unpack(rows))) do
-  left = tonumber(left)
-  if not left or left < by_row[rows[i]] then error({err = 'DRIFT row_avail of row ' .. rows[i]}) end
-  counts[#counts + 1] = rows[i]
-  counts[#counts + 1] = left - by_row[rows[i]]
+for from = 1, #rows, CHUNK do
+  local left_in = redis.call('HMGET', KEYS[4], unpack(rows, from, math.min(from + CHUNK - 1, #rows)))
+  for i, left in ipairs(left_in) do
+    local row = rows[from + i - 1]
+    left = tonumber(left)
+    if not left or left < by_row[row] then error({err = 'DRIFT row_avail of row ' .. row}) end
+    counts[#counts + 1] = row
+    counts[#counts + 1] = left - by_row[row]
+  end
 end
 if stats.available < total then error({err = 'DRIFT section_stats counts fewer seats than the map has'}) end
-local CHUNK = 2000
 for i = 1, #meta, CHUNK do
   local fields = {}
   for f = i, math.min(i + CHUNK - 1, #meta), 2 do fields[#fields + 1] = meta[f] end
@@ -143,7 +145,7 @@ end
 if #deadlines > 0 or #undone > 0 then redis.call('ZCARD', KEYS[7]) end
 
 redis.call('SETRANGE', KEYS[1], low, string.sub(map, low + 1, high + 1))
-redis.call('HSET', KEYS[4], unpack(counts))
+for i = 1, #counts, CHUNK do redis.call('HSET', KEYS[4], unpack(counts, i, math.min(i + CHUNK - 1, #counts))) end
 for i = 1, #meta, CHUNK do redis.call('HSET', KEYS[5], unpack(meta, i, math.min(i + CHUNK - 1, #meta))) end
 for i = 1, #records, CHUNK do redis.call('HSET', KEYS[6], unpack(records, i, math.min(i + CHUNK - 1, #records))) end
 if #undone > 0 then redis.call('ZREM', KEYS[7], unpack(undone)) end

@@ -14,7 +14,8 @@ local booking, owner, ids = ARGV[2], ARGV[3], cmsgpack.unpack(ARGV[4])
 local done = redis.call('HGET', KEYS[6], booking)
 if done then
   local r = parse_record(done)
-  if r.owner ~= owner then return cmsgpack.pack({'not_owner', {}, 0}) end
+  -- A hold under the booking's id would answer ok and still run out.
+  if r.owner ~= owner or r.kind ~= 'b' then return cmsgpack.pack({'not_owner', {}, 0}) end
   if r.state == 'E' then return cmsgpack.pack({'expired', {}, 0}) end
   return cmsgpack.pack({'ok', runs_of_record(r), tonumber(r.price)})
 end

@@ -47,10 +47,14 @@ local function read_stats(key)
   return stats
 end
 
-local function write_stats(key, stats, now)
+-- Called before the first write: an error after it would leave half of a script's work behind.
+local function check_stats(stats)
   if stats.available < 0 or stats.reserved < 0 or stats.sold < 0 then
     error({err = 'DRIFT a counter would become negative'})
   end
+end
+
+local function write_stats(key, stats, now)
   redis.call('HSET', key, 'available', stats.available, 'reserved', stats.reserved, 'sold', stats.sold,
     'version', stats.version + 1, 'updated_at', string.format('%d', now))
 end

@@ -79,10 +79,14 @@ end
 local function new_row_counts(s)
   local rows, counts = {}, {}
   for row in pairs(s.by_row) do rows[#rows + 1] = row end
-  if #rows == 0 then return counts end
-  for i, left in ipairs(redis.call('HMGET', s.keys[4], unpack(rows))) do
-    if not tonumber(left) then error({err = 'DRIFT row_avail of row ' .. rows[i]}) end
-    counts[2 * i - 1], counts[2 * i] = rows[i], left + s.by_row[rows[i]]
+  for from = 1, #rows, CHUNK do
+    local left_in = redis.call('HMGET', s.keys[4], unpack(rows, from, math.min(from + CHUNK - 1, #rows)))
+    for i, left in ipairs(left_in) do
+      local row = rows[from + i - 1]
+      if not tonumber(left) then error({err = 'DRIFT row_avail of row ' .. row}) end
+      counts[#counts + 1] = row
+      counts[#counts + 1] = left + s.by_row[row]
+    end
   end
   return counts
 end
@@ -91,6 +95,7 @@ local function write_settlement(s)
   if not s.changed then return end
   check_owners(s)
   local counts = new_row_counts(s)
+  check_stats(s.stats)
   redis.call('ZCARD', s.keys[7])
 
   if s.high >= 0 then
