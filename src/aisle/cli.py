@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import uvloop
 
 from aisle import __version__
+from aisle.cli_bench import mount_bench
 from aisle.config import Config, read_config
 from aisle.embedded.errors import EmbeddedError
 from aisle.errors import StartupError
@@ -40,6 +41,8 @@ def _parser() -> argparse.ArgumentParser:
 
     migrate = verbs.add_parser("migrate", help="bring the database schema up to date")
     migrate.set_defaults(verb=_migrate)
+
+    mount_bench(verbs)
     return parser
 
 

@@ -1,0 +1,23 @@
+"""The verb `aisle bench NAME`: measure a part of the platform on servers that the benchmark starts itself.
+
+Called by `cli` alone. Each name is one function; what it measures lives in `aisle.bench`.
+"""
+
+import argparse
+from typing import Any
+
+
+def mount_bench(verbs: "argparse._SubParsersAction[Any]") -> None:
+    bench = verbs.add_parser("bench", help="measure a part of the platform on servers of its own")
+    names = bench.add_subparsers(required=True, metavar="NAME")
+
+    inventory = names.add_parser("inventory", help="seats in the hot store: claims, search, memory, rivals")
+    inventory.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    inventory.add_argument("--quick", action="store_true", help="tiny sizes: shows that it works, measures nothing")
+    inventory.set_defaults(verb=_inventory)
+
+
+def _inventory(arguments: argparse.Namespace) -> int:
+    from aisle.bench.inventory import bench_inventory
+
+    return bench_inventory(as_json=arguments.json, quick=arguments.quick)
