@@ -3,6 +3,16 @@
 # As root on a Debian-like system they are installed here. Elsewhere the tests that need one say so and are skipped,
 # except in CI (CI=true), where a missing program fails the run.
 set -eu
+cd "$(dirname "$0")/.."
+
+# Apache Kafka's jars, for the tests that run on the original too.
+if [ ! -d .cache/kafka ] && command -v java >/dev/null 2>&1 && command -v mvn >/dev/null 2>&1; then
+    mkdir -p .cache
+    rm -rf .cache/kafka.new
+    mvn -q -B -f compat/kafka/pom.xml dependency:copy-dependencies -DincludeScope=runtime \
+        -DoutputDirectory="$PWD/.cache/kafka.new" >/dev/null || echo "Apache Kafka's jars could not be fetched"
+    [ ! -d .cache/kafka.new ] || mv .cache/kafka.new .cache/kafka
+fi
 
 missing=""
 need() {
