@@ -103,8 +103,16 @@ async def _greet(address: Address, options: Options, connection: Connection) -> 
 
 
 def _tolerable(command: Command, reply: BaseException) -> bool:
-    """INFO may be forbidden to this user, HELLO and CLIENT SETNAME unknown: any answer at all proves a server."""
-    return isinstance(reply, ServerError) and reply.code != "NOAUTH" and command[0] in ("HELLO", "CLIENT", "INFO")
+    """INFO may be forbidden to this user, HELLO and CLIENT SETNAME unknown: the line works all the same.
+
+    A server that is full or protected answers whatever came first with its refusal, and that must not pass for one.
+    """
+    return (
+        isinstance(reply, ServerError)
+        and command[0] in ("HELLO", "CLIENT", "INFO")
+        and reply.code in ("ERR", "NOPERM", "NOPROTO")
+        and "max number of clients" not in reply.message
+    )
 
 
 def _without_password(text: str, address: Address) -> str:

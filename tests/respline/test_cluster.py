@@ -154,8 +154,9 @@ async def test_a_transaction_stays_in_one_slot(nodes: Nodes) -> None:
             await cluster.transaction([("SET", "a", 1), ("SET", "b", 1)])
         with pytest.raises(NotSent, match="single node"):
             await cluster.call("FLUSHALL")
-        with pytest.raises(NotSent):
-            await cluster.call_many([("SET", "a", 1), ("WATCH", "a")])
+        elsewhere = next(key for key in "bcdefghijk" if nodes.owner(key_slot(key)) != nodes.owner(key_slot("a")))
+        with pytest.raises(NotSent, match="WATCH"):
+            await cluster.call_many([("SET", "a", 1), ("WATCH", elsewhere)])
         assert await cluster.call("EXISTS", "a") == 0
         assert await cluster.call("GET", "{t}a") == b"2"
 
@@ -177,6 +178,18 @@ async def test_a_moved_slot_is_followed_and_every_command_runs_once(nodes: Nodes
         assert await cluster.call_many([("GET", "moving"), ("INCR", "moving")]) == [b"21", 22]
         assert await cluster.transaction([("INCR", "moving"), ("GET", "moving")]) == [23, b"23"]
         assert cluster.nodes[f"127.0.0.1:{nodes.servers[source].port}"].counters.commands <= asked_before + 1
+
+
+async def test_one_redirection_is_enough_to_learn_the_whole_map(nodes: Nodes) -> None:
+    first, second = key_slot("pioneer"), key_slot("settler")
+    async with await open_cluster(nodes) as cluster:
+        for slot in (first, second):
+            source = nodes.owner(slot)
+            nodes.begin_move(slot, source, (source + 1) % 3)
+            nodes.end_move(slot, source, (source + 1) % 3)
+        assert await cluster.call("INCR", "pioneer") == 1
+        home = nodes.servers[nodes.owner(second)].port
+        await until(lambda: cluster._topology.owner(second).address.port == home, "the new map was read")
 
 
 async def test_lists_and_transactions_follow_a_moved_slot_too(nodes: Nodes) -> None:

@@ -7,7 +7,7 @@ import pytest
 import respline
 from tests.respline.conftest import MakeServer
 from tests.respline.servers import Server
-from tests.respline.wires import proxy, until
+from tests.respline.wires import listening, proxy, until
 
 
 class Heard:
@@ -50,6 +50,38 @@ async def test_after_a_reconnect_the_gap_is_told_once_the_channels_are_back(serv
             await until(lambda: heard.messages == [(b"a", b"after")], "messages flow again")
             wire.cut()
             await until(lambda: heard.gaps == 2, "the second gap was told")
+
+
+async def test_the_gap_is_told_only_after_the_server_confirmed_the_channels() -> None:
+    """A caller reads its state anew in `on_gap`; told too early, it would miss what is published right after."""
+    heard = Heard()
+    subscriptions = 0
+    confirm = asyncio.Event()
+    confirm.set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal subscriptions
+        await reader.readuntil(b"server\r\n")
+        writer.write(b"$0\r\n\r\n")
+        await reader.readuntil(b"$1\r\na\r\n")
+        subscriptions += 1
+        await confirm.wait()
+        writer.write(b"*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n")
+        if subscriptions == 2:
+            await reader.read()
+
+    async with listening(serve) as port:
+        url = f"redis://127.0.0.1:{port}"
+        async with await respline.open_listener(url, heard.message, heard.gap) as listener:
+            subscribing = asyncio.ensure_future(listener.subscribe(["a"]))
+            await until(lambda: subscriptions == 1, "the first subscription came")
+            confirm.clear()
+            await subscribing
+            await until(lambda: subscriptions == 2, "the listener subscribed again")
+            await asyncio.wait([asyncio.ensure_future(listener.subscribe(["a"]))], timeout=0.1)
+            assert heard.gaps == 0
+            confirm.set()
+            await until(lambda: heard.gaps == 1, "the gap was told")
 
 
 async def test_a_dead_server_is_noticed_and_a_new_one_found(make_server: MakeServer) -> None:

@@ -1,8 +1,11 @@
 """Getting in: passwords, users, TLS, old servers. No password may show up in an error or a repr."""
 
 import shutil
+import socket
 import ssl
 import subprocess
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,7 @@ import pytest
 import respline
 from respline import NotSent, ServerError
 from tests.respline.conftest import MakeServer
-from tests.respline.servers import Server
+from tests.respline.servers import PATIENCE, Server
 from tests.respline.wires import answering, listening, proxy
 
 
@@ -60,11 +63,30 @@ async def test_an_old_server_without_hello_is_spoken_to_in_resp2_and_its_quotes_
         assert "bad" not in str(refused.value)
 
 
+@pytest.mark.parametrize("refusal", ["ERR max number of clients reached", "DENIED Valkey is running in protected mode"])
+async def test_a_server_that_refuses_everybody_is_not_taken_for_one_that_forbids_info(refusal: str) -> None:
+    async with listening(answering(lambda command: f"-{refusal}\r\n".encode())) as port:
+        with pytest.raises(NotSent, match=refusal):
+            await respline.open_line(f"redis://127.0.0.1:{port}", protocol=3, name="n")
+
+
 async def test_a_full_server_says_so(make_server: MakeServer) -> None:
     server = make_server("--maxclients", "1")
-    async with await respline.open_line(server.url):
-        with pytest.raises(NotSent, match=r"max number of clients|closed|lost"):
-            await respline.open_line(server.url)
+    with take_the_only_place(server), pytest.raises(NotSent, match=r"max number of clients|closed|lost"):
+        await respline.open_line(server.url)
+
+
+def take_the_only_place(server: Server) -> socket.socket:
+    """Tries until it has it: the client that waited for the server to start may not have left it yet."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        place = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
+        with suppress(OSError):
+            place.sendall(b"PING\r\n")
+            if place.recv(100) == b"+PONG\r\n":
+                return place
+        place.close()
+    raise AssertionError("the place never became free")
 
 
 @pytest.fixture

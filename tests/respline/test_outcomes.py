@@ -8,7 +8,7 @@ import respline
 from respline import NotSent, OutcomeUnknown
 from tests.respline.conftest import MakeServer
 from tests.respline.servers import PATIENCE, Server
-from tests.respline.wires import listening, proxy, until
+from tests.respline.wires import answering, listening, proxy, until
 
 
 async def test_a_lost_reply_is_an_unknown_outcome_and_the_command_ran_exactly_once(server: Server) -> None:
@@ -176,30 +176,42 @@ async def test_a_server_that_hangs_up_or_keeps_silent_is_not_waited_for() -> Non
 
 
 @pytest.mark.parametrize(
-    "garbage",
+    ("garbage", "reason"),
     [
-        b"?what\r\n",
-        b"+ONE\r\n+TOO MANY\r\n",
-        b"%1\r\n*0\r\n:1\r\n",
-        b"$1000\r\n" + b"x" * 900,
-        b"*1000\r\n" + b":1\r\n" * 900,
+        (b"?what\r\n", "Redis protocol"),
+        (b"%1\r\n*0\r\n:1\r\n", "Redis protocol"),
+        (b"$1000\r\n" + b"x" * 900, "larger than 500 bytes"),
+        (b"*1000\r\n" + b":1\r\n" * 900, "larger than 500 bytes"),
     ],
 )
-async def test_garbage_in_mid_stream_drops_the_connection_and_nothing_else(garbage: bytes) -> None:
-    greetings = 0
+async def test_garbage_in_mid_stream_drops_the_connection_and_nothing_else(garbage: bytes, reason: str) -> None:
+    infos = 0
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal greetings
-        greetings += 1
-        while request := await reader.read(1000):
-            writer.write(b"$0\r\n\r\n" if b"INFO" in request else garbage if greetings == 1 else b"+PONG\r\n")
+    def answer(command: list[bytes]) -> bytes:
+        nonlocal infos
+        infos += command[0] == b"INFO"
+        return b"$0\r\n\r\n" if command[0] == b"INFO" else garbage if infos == 1 else b"+PONG\r\n"
 
     async with (
-        listening(serve) as port,
+        listening(answering(answer)) as port,
         await respline.open_line(f"redis://127.0.0.1:{port}", reply_max_bytes=500) as line,
     ):
-        [outcome] = await asyncio.gather(line.call("PING"), return_exceptions=True)
-        assert isinstance(outcome, OutcomeUnknown) or outcome == b"ONE"
-        await until(lambda: greetings == 2, "the line dialled again")
+        with pytest.raises(OutcomeUnknown, match=reason):
+            await line.call("PING")
+        await line.ready(PATIENCE)
+        assert await line.call("PING") == b"PONG"
+
+
+async def test_a_reply_that_nobody_asked_for_ends_the_connection() -> None:
+    infos = 0
+
+    def answer(command: list[bytes]) -> bytes:
+        nonlocal infos
+        infos += command[0] == b"INFO"
+        return b"$0\r\n\r\n" if command[0] == b"INFO" else b"+ONE\r\n+TOO MANY\r\n" if infos == 1 else b"+PONG\r\n"
+
+    async with listening(answering(answer)) as port, await respline.open_line(f"redis://127.0.0.1:{port}") as line:
+        assert await line.call("PING") == b"ONE"
+        await until(lambda: infos == 2, "the line dialled again")
         await line.ready(PATIENCE)
         assert await line.call("PING") == b"PONG"
