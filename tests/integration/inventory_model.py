@@ -147,7 +147,9 @@ class Model:
             if record.state in "LS"
             for seat in seats_of(record.runs)
         }
-        walls = [SeatState.UNAVAILABLE if s in self.shape.accessible else SeatState.AVAILABLE for s in range(self.seats)]
+        walls = [
+            SeatState.UNAVAILABLE if s in self.shape.accessible else SeatState.AVAILABLE for s in range(self.seats)
+        ]
         config = {
             "epoch": str(self.epoch),
             "state": "open" if self.on_sale else "closed",
@@ -368,9 +370,7 @@ def _answer(record: Record) -> Outcome:
 
 def _free_by_row(shape: Subsection, states: list[SeatState]) -> dict[int, int]:
     width = shape.seats_per_row
-    return {
-        row: states[(row - 1) * width : row * width].count(SeatState.AVAILABLE) for row in range(1, shape.rows + 1)
-    }
+    return {row: states[(row - 1) * width : row * width].count(SeatState.AVAILABLE) for row in range(1, shape.rows + 1)}
 
 
 def _text(value: bytes) -> str:
