@@ -1,0 +1,217 @@
+"""The log edge: messages to and from anything that speaks the Kafka protocol. Only this file knows a Kafka client.
+
+librdkafka does its work in threads of its own; one thread a writer serves its callbacks, one thread a reader waits for
+messages. The event loop is woken once per batch, never per message. Nothing is flushed one by one.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from aisle.errors import Problem, StartupError
+from aisle.limits import LOG_BATCH_MESSAGES_MAX, LOG_DELIVERY_SECONDS_MAX, LOG_QUEUE_MESSAGES_MAX
+from aisle.messages import PARTITIONS, Message, dead_letters, encode, key, topic, topics
+
+RELIABLE = {
+    "acks": "all",
+    "enable.idempotence": True,
+    "linger.ms": 2,
+    "delivery.timeout.ms": LOG_DELIVERY_SECONDS_MAX * 1000,
+}
+
+
+class LogUnavailable(Problem):
+    """Messages could not be handed to the log, or it did not confirm them in time. The outbox still has them."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(503, "log_unavailable", detail, retry_after_s=2)
+
+
+class Received(msgspec.Struct, frozen=True):
+    """One message as it came: `value` is not decoded yet, so that a poisonous one can be set aside."""
+
+    topic: str
+    partition: int
+    offset: int
+    value: bytes
+
+
+class LogWriter:
+    def __init__(self, bootstrap: str) -> None:
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "log_level": 3,
+                "queue.buffering.max.messages": LOG_QUEUE_MESSAGES_MAX,
+                **RELIABLE,
+            }
+        )
+        self._loop = asyncio.get_running_loop()
+        self._stopping = threading.Event()
+        self._confirmed: list[_Batch] = []
+        self._thread = threading.Thread(target=self._serve_callbacks, name="log-writer", daemon=True)
+        self._thread.start()
+
+    async def publish(self, messages: Sequence[Message]) -> None:
+        """Returns when the log has confirmed every message; raises LogUnavailable if it did not."""
+        if messages:
+            rows = [(topic(type(m), m.lane), encode(m), key(m), m.partition, None) for m in messages]
+            await self._send(rows)
+
+    async def bury(self, received: Sequence[tuple[Received, str, str]]) -> None:
+        """Put messages that cannot be handled on the dead-letter topic: (message, lane, reason)."""
+        rows = [
+            (
+                dead_letters(lane),
+                one.value,
+                None,
+                0,
+                [("reason", reason), ("topic", one.topic), ("offset", str(one.offset))],
+            )
+            for one, lane, reason in received
+        ]
+        await self._send(rows)
+
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self._producer.flush, LOG_DELIVERY_SECONDS_MAX)
+        self._stopping.set()
+        await asyncio.to_thread(self._thread.join)
+
+    async def _send(self, rows: Sequence[tuple[str, bytes, str | None, int, Any]]) -> None:
+        batch = _Batch(self._loop.create_future(), len(rows), self._confirmed)
+        try:
+            for name, value, message_key, partition, headers in rows:
+                self._producer.produce(
+                    name, value, message_key, partition, on_delivery=batch.delivered, headers=headers or []
+                )
+        except (BufferError, KafkaException) as error:
+            raise LogUnavailable(f"the log does not take messages: {error}") from None
+        await batch.future
+
+    def _serve_callbacks(self) -> None:
+        while not self._stopping.is_set():
+            self._producer.poll(0.1)
+            if self._confirmed:
+                done, self._confirmed[:] = self._confirmed[:], []
+                self._loop.call_soon_threadsafe(_resolve, done)
+
+
+class _Batch:
+    """Messages that were published together. `delivered` runs in the writer's thread, `resolve` in the event loop."""
+
+    def __init__(self, future: asyncio.Future[None], size: int, confirmed: list["_Batch"]) -> None:
+        self.future = future
+        self._missing = size
+        self._confirmed = confirmed
+        self.error: KafkaError | None = None
+
+    def delivered(self, error: KafkaError | None, message: Any) -> None:
+        self.error = self.error or error
+        self._missing -= 1
+        if self._missing == 0:
+            self._confirmed.append(self)
+
+
+def _resolve(batches: Sequence[_Batch]) -> None:
+    for batch in batches:
+        if batch.future.done():
+            continue
+        if batch.error is None:
+            batch.future.set_result(None)
+        else:
+            batch.future.set_exception(LogUnavailable(f"the log did not confirm: {batch.error.str()}"))
+
+
+class LogReader:
+    """One member of a consumer group. Offsets are committed by hand, after the effects of a batch."""
+
+    def __init__(self, bootstrap: str, group: str, names: Sequence[str]) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "partition.assignment.strategy": "cooperative-sticky",
+                "fetch.wait.max.ms": 100,
+                "log_level": 3,
+            }
+        )
+        self._consumer.subscribe(list(names))
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="log-reader")
+
+    async def batch(self, timeout_s: float = 0.5) -> list[Received]:
+        """Up to LOG_BATCH_MESSAGES_MAX messages, or none after the time-out. Rebalances happen in this call only."""
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(self._thread, self._consumer.consume, LOG_BATCH_MESSAGES_MAX, timeout_s)
+        return [_received(message) for message in found if message.error() is None]
+
+    async def commit(self, received: Sequence[Received]) -> None:
+        """Everything up to these messages has had its effect."""
+        last: dict[tuple[str, int], int] = {}
+        for one in received:
+            last[one.topic, one.partition] = max(last.get((one.topic, one.partition), -1), one.offset)
+        offsets = [TopicPartition(name, number, offset + 1) for (name, number), offset in last.items()]
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._thread, lambda: self._consumer.commit(offsets=offsets, asynchronous=False))
+        except KafkaException as error:
+            # Somebody else owns the partition by now, or the log is away: the messages come again, effects repeat safely.
+            raise LogUnavailable(f"offsets were not committed: {error}") from None
+
+    async def aclose(self) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, self._consumer.close)
+        self._thread.shutdown()
+
+
+def _received(message: Any) -> Received:
+    return Received(message.topic(), message.partition(), message.offset(), message.value() or b"")
+
+
+@asynccontextmanager
+async def open_writer(bootstrap: str) -> AsyncIterator[LogWriter]:
+    writer = LogWriter(bootstrap)
+    try:
+        yield writer
+    finally:
+        await writer.aclose()
+
+
+@asynccontextmanager
+async def open_reader(bootstrap: str, group: str, names: Sequence[str]) -> AsyncIterator[LogReader]:
+    reader = LogReader(bootstrap, group, names)
+    try:
+        yield reader
+    finally:
+        await reader.aclose()
+
+
+async def require_log(bootstrap: str, timeout_s: float) -> None:
+    """Raise StartupError with one sentence if nothing that speaks the protocol answers there."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    try:
+        await asyncio.to_thread(admin.list_topics, timeout=timeout_s)
+    except KafkaException:
+        raise StartupError(f"Kafka at {bootstrap} does not answer") from None
+
+
+async def ensure_lane(bootstrap: str, lane: str) -> None:
+    """Create the topics of a lane that are missing. Safe to repeat and to run from many processes."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+    wanted = [NewTopic(name, num_partitions=PARTITIONS, replication_factor=-1) for name in topics(lane)]
+    wanted.append(NewTopic(dead_letters(lane), num_partitions=1, replication_factor=-1))
+    for future in admin.create_topics(wanted, operation_timeout=30).values():
+        try:
+            await asyncio.wrap_future(future)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise LogUnavailable(f"a topic of lane {lane} could not be created: {error}") from None

@@ -1,0 +1,202 @@
+"""Every message on the log: its fields, its topic and its partition. The hinge between the services.
+
+Names follow one scheme, so that an operator can read a topic list:
+    topic  event-id-{lane}______{action}______{from}___to___{to}       10 partitions each
+    group  event-id-{lane}_____{service}--{lane}
+    key    event-{event}-section-{section}-partition-{n}               n is set by the section, not hashed
+`lane` is the event's id if the event has topics of its own, else `shared`. Delivery is at least once and unordered
+across topics. A new field needs a default, an old one never changes its type; what a reader does not know it ignores.
+"""
+
+from typing import ClassVar
+
+import msgspec
+
+PARTITIONS = 10
+SHARED_LANE = "shared"
+
+BOOKING = "booking-service"
+RESERVATION = "seat-reservation-service"
+TICKETING = "event-ticketing-service"
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Seats of one subsection that belong to one booking, by index, at the price of one seat in minor units."""
+
+    section: str
+    subsection: int
+    seats: tuple[int, ...]
+    price: int
+
+
+class Subhall(msgspec.Struct, frozen=True):
+    """One subsection as the store has to open it."""
+
+    subsection: int
+    rows: int
+    seats_per_row: int
+    price: int
+    rank: int
+    blocked: tuple[int, ...] = ()
+    accessible: tuple[int, ...] = ()
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """What all messages carry. `id` makes an effect repeatable; `partition` is the section's."""
+
+    action: ClassVar[str]
+    sender: ClassVar[str]
+    receiver: ClassVar[str]
+
+    id: str
+    lane: str
+    event: int
+    section: str
+    partition: int
+    epoch: int
+    trace: str = ""
+    version: int = 1
+
+
+class SeatsInitialized(Message, frozen=True, kw_only=True, tag="seats_initialized"):
+    """Ticketing has written the ticket rows of a section; the store is to open its subsections."""
+
+    action = "seat-initialization-command-in-kvrocks"
+    sender, receiver = TICKETING, RESERVATION
+    halls: tuple[Subhall, ...]
+    limit: int
+
+
+class TicketReserveRequested(Message, frozen=True, kw_only=True, tag="ticket_reserve_requested"):
+    """A buyer wants seats: the best `quantity`, or the `seats` named (index in one subsection)."""
+
+    action = "ticket-reserving-request-in-kvrocks"
+    sender, receiver = BOOKING, RESERVATION
+    booking: str
+    buyer: str
+    quantity: int
+    in_section: str | None = None
+    in_subsection: int | None = None
+    seats: tuple[int, ...] | None = None
+    accessible: int = 0
+    allow_partial: bool = False
+
+
+class SeatsReserved(Message, frozen=True, kw_only=True, tag="seats_reserved"):
+    """The store holds these seats for the booking; PostgreSQL is to follow."""
+
+    action = "update-ticket-status-to-reserved-in-postgresql"
+    sender, receiver = RESERVATION, TICKETING
+    booking: str
+    buyer: str
+    parts: tuple[Part, ...]
+
+
+class BookingPendingPayment(Message, frozen=True, kw_only=True, tag="booking_pending_payment"):
+    """Seats were found; the buyer may pay."""
+
+    action = "update-booking-status-to-pending-payment"
+    sender, receiver = RESERVATION, BOOKING
+    booking: str
+    parts: tuple[Part, ...]
+
+
+class BookingFailed(Message, frozen=True, kw_only=True, tag="booking_failed"):
+    """No seats for this party, with the reason the store gave."""
+
+    action = "update-booking-status-to-failed"
+    sender, receiver = RESERVATION, BOOKING
+    booking: str
+    reason: str
+
+
+class TicketsRefused(Message, frozen=True, kw_only=True, tag="tickets_refused"):
+    """PostgreSQL, the last line, did not have all the seats the store gave away: the booking ends."""
+
+    action = "update-booking-status-to-failed"
+    sender, receiver = TICKETING, BOOKING
+    booking: str
+    reason: str
+
+
+class BookingPaid(Message, frozen=True, kw_only=True, tag="booking_paid"):
+    action = "update-ticket-status-to-paid-in-postgresql"
+    sender, receiver = BOOKING, TICKETING
+    booking: str
+    parts: tuple[Part, ...]
+
+
+class SeatsFinalized(Message, frozen=True, kw_only=True, tag="seats_finalized"):
+    """The tickets are sold in PostgreSQL; the store is to follow."""
+
+    action = "finalize-ticket-status-to-paid-in-kvrocks"
+    sender, receiver = TICKETING, RESERVATION
+    booking: str
+    buyer: str
+    parts: tuple[Part, ...]
+
+
+class BookingExpired(Message, frozen=True, kw_only=True, tag="booking_expired"):
+    """The booking is CANCELLED, by its deadline or by its buyer; its tickets are to be AVAILABLE again."""
+
+    action = "update-ticket-status-to-available-in-kvrocks"
+    sender, receiver = BOOKING, TICKETING
+    booking: str
+    buyer: str
+    parts: tuple[Part, ...]
+    why: str = "expired"
+
+
+class SeatsReleased(Message, frozen=True, kw_only=True, tag="seats_released"):
+    """The tickets are AVAILABLE in PostgreSQL; the store is to offer the seats again."""
+
+    action = "release-ticket-status-to-available-in-kvrocks"
+    sender, receiver = TICKETING, RESERVATION
+    booking: str
+    buyer: str
+    parts: tuple[Part, ...]
+    why: str = "expired"
+
+
+AnyMessage = (
+    SeatsInitialized
+    | TicketReserveRequested
+    | SeatsReserved
+    | BookingPendingPayment
+    | BookingFailed
+    | TicketsRefused
+    | BookingPaid
+    | SeatsFinalized
+    | BookingExpired
+    | SeatsReleased
+)
+MESSAGES: tuple[type[Message], ...] = AnyMessage.__args__
+
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder(AnyMessage).decode
+
+
+def topic(kind: type[Message], lane: str) -> str:
+    return f"event-id-{lane}______{kind.action}______{kind.sender}___to___{kind.receiver}"
+
+
+def topics(lane: str) -> list[str]:
+    """Every topic of a lane."""
+    return [topic(kind, lane) for kind in MESSAGES]
+
+
+def topics_to(service: str, lane: str) -> list[str]:
+    return [topic(kind, lane) for kind in MESSAGES if kind.receiver == service]
+
+
+def group(service: str, lane: str) -> str:
+    return f"event-id-{lane}_____{service}--{lane}"
+
+
+def key(message: Message) -> str:
+    return f"event-{message.event}-section-{message.section}-partition-{message.partition}"
+
+
+def dead_letters(lane: str) -> str:
+    """Where messages go that could not be handled, with the reason in a header."""
+    return f"event-id-{lane}______dead-letters"
