@@ -13,6 +13,7 @@ import uvloop
 
 from aisle import __version__
 from aisle.cli_bench import mount_bench
+from aisle.cli_store import mount_store
 from aisle.config import Config, read_config
 from aisle.embedded.errors import EmbeddedError
 from aisle.errors import StartupError
@@ -42,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     migrate = verbs.add_parser("migrate", help="bring the database schema up to date")
     migrate.set_defaults(verb=_migrate)
 
+    mount_store(verbs)
     mount_bench(verbs)
     return parser
 

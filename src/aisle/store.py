@@ -20,7 +20,6 @@ from aisle.scripts import Script
 from aisle.store_probe import Server, probe
 from respline import NotSent, OutcomeUnknown, ServerError
 
-Connection = respline.Line | respline.Cluster
 Argument = bytes | str | int | float
 Keys = Sequence[bytes | str]
 Arguments = Sequence[Argument]
@@ -42,7 +41,7 @@ async def open_store(config: Config, metrics: Metrics) -> AsyncIterator["Store"]
 
 
 class Store:
-    def __init__(self, line: Connection, server: Server, config: Config, metrics: Metrics) -> None:
+    def __init__(self, line: respline.Store, server: Server, config: Config, metrics: Metrics) -> None:
         self.server = server
         self.prefix = config.store_prefix
         self.breaker = CircuitBreaker(time.monotonic)
@@ -60,6 +59,15 @@ class Store:
         """Many commands in one round trip; a refused one leaves its ServerError in the list."""
         replies: list[Any] = await self._guarded(self._line.call_many(commands) if self._allowed() else None)
         return replies
+
+    @property
+    def nodes(self) -> list[respline.Line]:
+        """The line to each server, for what concerns a single one: its run, its share of the keys."""
+        return list(self._line.nodes.values()) if isinstance(self._line, respline.Cluster) else [self._line]
+
+    async def call_on(self, node: respline.Line, *command: Argument) -> Any:
+        """One command to one of `nodes`."""
+        return await self._guarded(node.call(*command) if self._allowed() else None)
 
     async def run(self, script: Script, keys: Keys, args: Arguments) -> Any:
         [reply] = await self.run_many(script, [(keys, args)])
@@ -88,7 +96,7 @@ class Store:
         await self.call(b"PING")
 
     @asynccontextmanager
-    async def blocking_line(self) -> AsyncIterator[Connection]:
+    async def blocking_line(self) -> AsyncIterator[respline.Store]:
         """A connection of one's own, without a time-out, for reads that wait in the server."""
         async with self._blocking_slots:
             line = await _open_line(self._config, timeout=None)
@@ -137,11 +145,12 @@ class Store:
         return reply
 
 
-async def _open_line(config: Config, *, timeout: float | None) -> Connection:
+async def _open_line(config: Config, *, timeout: float | None) -> respline.Store:
     return await respline.open_store(
         config.store_url,
         name="aisle",
         connect_timeout=config.store_connect_timeout,
         timeout=timeout,
         health_check_interval=config.store_health_check,
+        keepalive=config.store_keepalive,
     )

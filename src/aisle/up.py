@@ -17,6 +17,7 @@ from aisle.embedded.server import free_port
 from aisle.embedded.supervisor import Supervisor
 from aisle.http_server import listen
 from aisle.migrate import migrate
+from aisle.servers_file import servers_file
 
 CHILD_SETTINGS = ("host", "port", "database_url", "store_url")
 
@@ -33,19 +34,24 @@ def up(config: Config) -> int:
         applied = asyncio.run(migrate(config))
         if applied:
             _say(f"schema: {', '.join(applied)}")
-        address = f"http://{config.host}:{config.port}"
-        supervisor.start_program(
-            "aisle",
-            [sys.executable, "-m", "aisle", "serve"],
-            {PREFIX + name.upper(): str(getattr(config, name)) for name in CHILD_SETTINGS},
-            ready=lambda: _answers(f"{address}/readyz"),
-        )
-        _say("")
-        _say(f"  Aisle is ready at {address}")
-        _say(f"  API          {address}/docs/api")
-        _say(f"  data, logs   {os.path.relpath(config.data_dir)}")
-        _say("  Ctrl-C stops it; the data stays.")
-        return supervisor.wait()
+        with servers_file(config):
+            return _run(config, supervisor)
+
+
+def _run(config: Config, supervisor: Supervisor) -> int:
+    address = f"http://{config.host}:{config.port}"
+    supervisor.start_program(
+        "aisle",
+        [sys.executable, "-m", "aisle", "serve"],
+        {PREFIX + name.upper(): str(getattr(config, name)) for name in CHILD_SETTINGS},
+        ready=lambda: _answers(f"{address}/readyz"),
+    )
+    _say("")
+    _say(f"  Aisle is ready at {address}")
+    _say(f"  API          {address}/docs/api")
+    _say(f"  data, logs   {os.path.relpath(config.data_dir)}")
+    _say("  Ctrl-C stops it; the data stays.")
+    return supervisor.wait()
 
 
 def _answers(url: str) -> bool:

@@ -33,6 +33,7 @@ class Fault(StrEnum):
     OWNER = "owner"
     RECORD = "record"
     INDEX = "index"
+    POOL = "pool"
     FACTS = "facts"  # the store and what is durably known differ
     TYPE = "type"  # a key of the wrong type
     ORPHAN = "orphan"  # a key that belongs to nothing

@@ -5,7 +5,8 @@ facts` writes. Holds are no facts: they live in the store alone.
 
     {"event": 1, "subsections": [{"place": "1:A-1", "rank": 0, "epoch": 3, "rows": 25, "seats_per_row": 20,
       "price": 3000, "limit": 10, "blocked": ["1-1"], "accessible": ["25-1"], "claims": [{"id": "b-1",
-      "owner": "buyer-7", "state": "sold", "price": 3000, "taken_ms": 1760000000000, "how": 1, "seats": ["5-10", "5-11"]}]}]}
+      "owner": "buyer-7", "state": "sold", "price": 3000, "taken_ms": 1760000000000, "how": 1,
+      "seats": ["5-10", "5-11"]}]}]}
 """
 
 from dataclasses import dataclass

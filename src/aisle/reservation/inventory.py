@@ -11,6 +11,7 @@ import msgspec
 
 from aisle.errors import StoreScriptFailed
 from aisle.reservation.claims import Claim, Code, Outcome, Settled, Settlement
+from aisle.reservation.generation import Gate
 from aisle.reservation.keys import Place, check_identifier, event_sections, subsection_keys
 from aisle.reservation.subsection import SeatState, Subsection, pack, shift
 from aisle.scripts import load_script
@@ -40,8 +41,9 @@ class Hall:
 
 
 class Inventory:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, gate: Gate | None = None) -> None:
         self._store = store
+        self._gate = gate
         self._prefix = store.prefix
 
     def keys(self, place: Place) -> tuple[str, ...]:
@@ -114,6 +116,8 @@ class Inventory:
         return Code(code.decode()), int(deadline)
 
     async def _claim(self, place: Place, asked: list[list[object]], epoch: int) -> list[Outcome]:
+        if self._gate is not None and not await self._gate.is_open():
+            return [Outcome(Code.CLOSED, detail=f"the store is {self._gate.standing}")] * len(asked)
         return _outcomes(await self._store.run(CLAIM, self.keys(place), (epoch, _pack(asked))))
 
 

@@ -1,0 +1,263 @@
+"""The verbs for operators of the hot store: `aisle verify`, `aisle rebuild`, `aisle inspect ...`. Mounted by cli.py.
+
+Exit codes: 0 all is well, 1 verification found something (the findings are on standard output), 2 there is no answer
+(one line on standard error says why). With --json standard output is one JSON object and nothing else.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from aisle.config import Config, read_config
+from aisle.errors import Problem, StartupError, StoreScriptFailed
+from aisle.servers_file import with_running_servers
+
+if TYPE_CHECKING:
+    from aisle.reservation.facts import EventFacts
+    from aisle.reservation.keys import Place
+    from aisle.reservation.verify import Report
+    from aisle.store import Store
+
+FACTS_BYTES_MAX = 256 * 1024 * 1024
+
+Work = Callable[["Store"], Awaitable[int]]
+
+
+def mount_store(verbs: Any) -> None:
+    verify = verbs.add_parser("verify", help="compare the hot store with itself; exit 1 on drift")
+    verify.add_argument("--event", metavar="N", help="only this event")
+    verify.add_argument("--from", dest="facts", metavar="FILE", help="compare with these facts (see `inspect facts`)")
+    verify.add_argument("--admit", action="store_true", help="when clean, let claims through to these server runs")
+    verify.add_argument("--fresh", action="store_true", help="with --admit: the store is new, or was just rebuilt")
+    verify.set_defaults(verb=lambda arguments: _on_store(lambda store: _verify(store, arguments)))
+
+    rebuild = verbs.add_parser("rebuild", help="recreate an event in the hot store from durable facts")
+    rebuild.add_argument("--event", metavar="N", required=True)
+    rebuild.add_argument("--from", dest="facts", metavar="FILE", help="facts as `aisle inspect facts` writes them")
+    rebuild.add_argument("--drop-holds", action="store_true", help="end live holds instead of keeping those that fit")
+    rebuild.set_defaults(verb=lambda arguments: _on_store(lambda store: _rebuild(store, arguments)))
+
+    inspect = verbs.add_parser("inspect", help="look into the hot store; changes nothing").add_subparsers(
+        required=True, metavar="WHAT"
+    )
+    section = inspect.add_parser("section", help="counts and state of an event's subsections, or of one")
+    section.add_argument("where", metavar="EVENT[:PLACE]", help="1, or 1:A-1")
+    section.set_defaults(verb=lambda arguments: _on_store(lambda store: _sections(store, arguments)))
+    seats = inspect.add_parser("seats", help="the seats of a subsection, drawn")
+    seats.add_argument("where", metavar="PLACE", help="1:A-1")
+    seats.set_defaults(verb=lambda arguments: _on_store(lambda store: _seats(store, arguments)))
+    holds = inspect.add_parser("holds", help="who has which seats, and for how long")
+    holds.add_argument("where", metavar="PLACE|EVENT", help="1:A-1, or 1")
+    holds.set_defaults(verb=lambda arguments: _on_store(lambda store: _holds(store, arguments)))
+    keys = inspect.add_parser("keys", help="how many keys of each kind, how heavy, and which belong to nothing")
+    keys.add_argument("--event", metavar="N", help="only this event")
+    keys.set_defaults(verb=lambda arguments: _on_store(lambda store: _keys(store, arguments)))
+    facts = inspect.add_parser("facts", help="an event's bookings as the JSON that `aisle rebuild --from` reads")
+    facts.add_argument("where", metavar="EVENT")
+    facts.set_defaults(verb=lambda arguments: _on_store(lambda store: _facts(store, arguments)))
+    for parser in (verify, rebuild, section, seats, holds, keys, facts):
+        parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+
+
+def _on_store(work: Work) -> int:
+    """Open the store that the settings or a running `aisle up` name, do the work, turn failures into one line."""
+    return asyncio.run(_with_store(_settings(), work))
+
+
+async def _with_store(config: Config, work: Work) -> int:
+    from aisle.metrics import Metrics
+    from aisle.reservation.facts import BadFacts
+    from aisle.reservation.inspect import Unreadable
+    from aisle.reservation.keys import BadName
+    from aisle.reservation.rebuild import RebuildRaced
+    from aisle.store import open_store
+    from respline import ServerError
+
+    try:
+        async with open_store(config, Metrics()) as store:
+            return await work(store)
+    except (BadName, BadFacts, Unreadable, LookupError) as error:
+        raise StartupError(str(error.args[0] if error.args else error)) from None
+    except (Problem, StoreScriptFailed, ServerError, RebuildRaced) as error:
+        raise StartupError(f"store: {error}") from None
+
+
+async def _verify(store: "Store", arguments: argparse.Namespace) -> int:
+    from aisle.reservation.verify import verify
+
+    event = None if arguments.event is None else _event(arguments.event)
+    if arguments.facts and event is None:
+        raise StartupError("--from is about one event: say which with --event")
+    if arguments.admit and event is not None:
+        raise StartupError("--admit needs a verification of all events, not of one")
+    facts = _read_facts(arguments.facts, event) if arguments.facts and event else None
+    if not arguments.admit:
+        return _say_report(arguments, await verify(store, event, facts))
+    from aisle.reservation.generation import Gate, Standing
+
+    gate = Gate(store, await _installation())
+    await gate.require_ours()
+    connected = gate.connected()
+    report = await verify(store)
+    standing = await gate.admit(connected, fresh=arguments.fresh) if report.clean else gate.standing
+    if report.clean and standing is Standing.UNMARKED:
+        raise StartupError(
+            "store: it carries no generation, so it is new or was flushed: rebuild its events, then add --fresh"
+        )
+    if report.clean and standing is not Standing.VERIFIED:
+        raise StartupError(f"store: it is {standing} after the verification; verify again")
+    return _say_report(arguments, report, admitted=report.clean)
+
+
+async def _rebuild(store: "Store", arguments: argparse.Namespace) -> int:
+    from aisle.reservation.rebuild import rebuild
+
+    event = _event(arguments.event)
+    if not arguments.facts:
+        raise StartupError("the database holds no tickets yet: give --from FILE, as `aisle inspect facts` writes it")
+    done = await rebuild(store, _read_facts(arguments.facts, event), drop_holds=arguments.drop_holds)
+    if arguments.json:
+        _say_json(
+            {
+                "rebuilt": [{**msgspec.to_builtins(one), "place": str(one.place)} for one in done.rebuilt],
+                "unknown": list(map(str, done.unknown)),
+                "findings": done.findings,
+            }
+        )
+    else:
+        for one in done.rebuilt:
+            kept = f"{one.holds_kept} holds kept, {len(one.holds_dropped)} dropped"
+            state = "on sale" if one.on_sale else "closed"
+            print(f"{one.place}  {one.seats} seats, {one.bookings} bookings, {kept}, epoch {one.epoch}, {state}")
+            for booking in one.bookings_dropped:
+                print(f"{one.place}  booking {booking} is not in the facts: its seats are free again")
+        for place in done.unknown:
+            print(f"{place}  is not in the facts: left alone")
+        for finding in done.findings:
+            print(finding)
+    return 1 if done.findings else 0
+
+
+async def _sections(store: "Store", arguments: argparse.Namespace) -> int:
+    from aisle.reservation.inspect import look_at_sections
+    from aisle.reservation.inspect_text import sections_text
+
+    views = await look_at_sections(store, await _places(store, arguments.where))
+    return _show(arguments, {"sections": views}, sections_text, views)
+
+
+async def _seats(store: "Store", arguments: argparse.Namespace) -> int:
+    from aisle.reservation.inspect import look_at_seats
+    from aisle.reservation.inspect_text import seats_text
+    from aisle.reservation.keys import Place
+
+    view = await look_at_seats(store, Place.parse(arguments.where))
+    return _show(arguments, view, seats_text, view)
+
+
+async def _holds(store: "Store", arguments: argparse.Namespace) -> int:
+    from aisle.reservation.inspect import look_at_holds
+    from aisle.reservation.inspect_text import holds_text
+
+    views = await look_at_holds(store, await _places(store, arguments.where))
+    return _show(arguments, {"holds": views}, holds_text, views)
+
+
+async def _keys(store: "Store", arguments: argparse.Namespace) -> int:
+    from aisle.reservation.inspect import look_at_keys
+    from aisle.reservation.inspect_text import keys_text
+
+    event = None if arguments.event is None else _event(arguments.event)
+    if event is not None:
+        await _places(store, str(event))
+    view = await look_at_keys(store, event)
+    return _show(arguments, view, keys_text, view)
+
+
+async def _facts(store: "Store", arguments: argparse.Namespace) -> int:
+    from aisle.reservation.facts import facts_to_json
+    from aisle.reservation.inspect import look_at_facts
+
+    print(facts_to_json(await look_at_facts(store, _event(arguments.where))).decode())
+    return 0
+
+
+def _settings() -> Config:
+    config = with_running_servers(read_config(os.environ))
+    if not config.store_url:
+        raise StartupError(
+            f"AISLE_STORE_URL is not set and no `aisle up` runs on {config.data_dir}: there is no store to look into"
+        )
+    return config
+
+
+async def _places(store: "Store", where: str) -> "list[Place]":
+    """The subsections that `1` or `1:A-1` names."""
+    from aisle.reservation.inspect import places_of_event
+    from aisle.reservation.keys import Place
+
+    return [Place.parse(where)] if ":" in where else await places_of_event(store, _event(where))
+
+
+def _event(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:19]) < 10**18):
+        raise StartupError(f"an event is a positive number, not {text[:40]!r}")
+    return int(text)
+
+
+def _read_facts(path: str, event: int) -> "EventFacts":
+    from aisle.reservation.facts import BadFacts, facts_from_json
+
+    try:
+        if Path(path).stat().st_size > FACTS_BYTES_MAX:
+            raise StartupError(f"{path} is larger than {FACTS_BYTES_MAX} bytes")
+        facts = facts_from_json(Path(path).read_bytes())
+    except OSError as error:
+        raise StartupError(f"cannot read {path}: {error.strerror}") from None
+    except BadFacts as error:
+        raise StartupError(f"{path}: {error}") from None
+    if facts.event != event:
+        raise StartupError(f"{path} is about event {facts.event}, not {event}")
+    return facts
+
+
+async def _installation() -> str:
+    from aisle.db import connect
+
+    config = _settings()
+    if not config.database_url:
+        raise StartupError("AISLE_DATABASE_URL is not set: the database says which installation this store belongs to")
+    connection = await connect(config)
+    try:
+        return str(await connection.fetchval("select id from public.installation"))
+    finally:
+        await connection.close()
+
+
+def _say_report(arguments: argparse.Namespace, report: "Report", *, admitted: bool = False) -> int:
+    if arguments.json:
+        _say_json({**msgspec.to_builtins(report), "admitted": admitted})
+    else:
+        for finding in report.findings:
+            print(finding)
+        counted = f"{report.events} events, {report.places} subsections, {report.seats} seats"
+        print(f"{counted}: {len(report.findings)} findings in {report.seconds:.2f} s")
+    return 0 if report.clean else 1
+
+
+def _show(arguments: argparse.Namespace, data: object, draw: Callable[[Any], str], view: object) -> int:
+    if arguments.json:
+        _say_json(data)
+    else:
+        print(draw(view))
+    return 0
+
+
+def _say_json(data: object) -> None:
+    sys.stdout.write(msgspec.json.encode(data).decode() + "\n")

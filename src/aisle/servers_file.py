@@ -1,0 +1,55 @@
+"""Where a running `aisle up` tells the other commands how to reach its servers: `<data directory>/servers.json`.
+
+    {"database_url": "postgresql://...", "store_url": "unix://..."}      mode 0600, because the addresses hold passwords
+
+Written by `aisle up`, removed when it stops. After a kill -9 the file stays and leads nowhere, which the command that
+follows it says.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from aisle.config import Config
+from aisle.embedded.home import write_private
+from aisle.errors import StartupError
+
+
+class Addresses(msgspec.Struct, forbid_unknown_fields=True):
+    database_url: str
+    store_url: str
+
+
+@contextmanager
+def servers_file(config: Config) -> Iterator[None]:
+    """The file is there while the block runs."""
+    path = _path(config)
+    write_private(path, msgspec.json.encode(Addresses(config.database_url, config.store_url)).decode() + "\n")
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def with_running_servers(config: Config) -> Config:
+    """Fill the addresses that no setting gives with those of a running `aisle up`, if there is one."""
+    if config.store_url and config.database_url:
+        return config
+    path = _path(config)
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Addresses)
+    except FileNotFoundError:
+        return config
+    except (OSError, msgspec.DecodeError) as error:
+        raise StartupError(f"cannot read {path}: {error}") from None
+    return msgspec.structs.replace(
+        config,
+        database_url=config.database_url or found.database_url,
+        store_url=config.store_url or found.store_url,
+    )
+
+
+def _path(config: Config) -> Path:
+    return Path(config.data_dir) / "servers.json"
