@@ -21,6 +21,8 @@ SEQUENCE_MODULUS = 2**31
 FETCH_BYTES_MAX = 55 * 1024 * 1024  # Kafka's fetch.max.bytes of a broker
 FETCH_WAIT_MS_MAX = 60_000
 FETCH_ENTRIES_MAX = 512  # stream entries asked of the store in one read of one partition
+OPEN_BATCH_RECORDS_MAX = 20_000  # records of one batch in the open layout: one script writes them all
+OPEN_ADOPT_MAX = 5_000  # entries of plain clients that one script gives offsets to
 TAIL_BYTES_PER_PARTITION = 1024 * 1024  # newest batches kept in memory, so that a live consumer costs no store read
 TAIL_BYTES_TOTAL = 64 * 1024 * 1024
 

@@ -13,6 +13,7 @@ import respline
 from penstock.broker import Broker
 from penstock.limits import PRODUCERS_PER_PARTITION_MAX
 from penstock.store import by_time
+from penstock.store.open_log import Ends
 from penstock.store.scripts import Call
 from penstock.store.topics import Topic
 
@@ -43,7 +44,9 @@ async def sweep_some(broker: Broker, partitions: Sequence[Partition]) -> None:
         meta, first_point, producers = replies[3 * at : 3 * at + 3]
         if isinstance(meta, respline.ServerError) or meta[0] is None:
             continue
-        if topic.settings.deleted:
+        if topic.settings.open_layout:
+            await _open_layout(broker, topic, partition, now_ms)
+        elif topic.settings.deleted:
             await _by_age(broker, topic, partition, meta, first_point, now_ms)
             await _by_size(broker, topic, partition, meta)
         if producers > PRODUCERS_WORTH_A_LOOK:
@@ -77,6 +80,22 @@ async def _by_age(
     kept = await by_time.first_batch_at(broker.store, broker.keys.partition(topic.name, partition), cutoff)
     if kept:
         await broker.log.trim(topic, partition, kept[0], newest_ms=kept[1])
+
+
+async def _open_layout(broker: Broker, topic: Topic, partition: int, now_ms: int) -> None:
+    """By the time in the entries' ids, and by the average size of an entry."""
+    settings = topic.settings
+    if settings.retention_ms >= 0:
+        [ends] = await broker.log.open.ends([(topic, partition)])
+        cutoff = (now_ms - settings.retention_ms) << settings.sequence_bits
+        if isinstance(ends, Ends) and ends.log_start < min(cutoff, ends.leo):
+            await broker.log.trim(topic, partition, min(cutoff, ends.leo))
+    if settings.retention_bytes >= 0:
+        key = broker.keys.partition(topic.name, partition).m
+        size, count = await broker.store.call("HMGET", key, "bytes", "entries")
+        if count and int(count):
+            keep = -(-settings.retention_bytes * int(count) // max(int(size), 1))
+            await broker.log.open.trim(topic, partition, 0, keep)
 
 
 async def _by_size(broker: Broker, topic: Topic, partition: int, meta: list[bytes]) -> None:

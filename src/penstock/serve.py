@@ -33,6 +33,7 @@ from penstock.waiters import Waiters
 
 log = structlog.get_logger("penstock")
 CATALOGUE_CHECK_S = 1.0
+OPEN_LOGS_CHECK_S = 0.05
 
 
 async def serve_until_signal(config: Config, announce: Callable[[Address], None]) -> None:
@@ -57,7 +58,7 @@ async def running_broker(config: Config) -> AsyncIterator[Broker]:
         port = await server.start()
         broker.advertised = _advertised(config, port)
         broker.nodes.move_to(broker.advertised)
-        peers = Peers(store, broker.keys, broker.nodes, broker.topics, broker.log)
+        peers = Peers(store, broker.keys, broker.nodes, broker.topics, broker.log, broker.waiters)
         listener = await peers.listen(config.store_url)
         stack.push_async_callback(listener.aclose)
         await peers.beat()
@@ -127,6 +128,7 @@ def _background(broker: Broker, peers: Peers) -> list[tuple[str, float, Callable
     return [
         ("lease", BEAT_S, peers.beat),
         ("catalogue", CATALOGUE_CHECK_S, peers.refresh_catalogue),
+        ("open logs", OPEN_LOGS_CHECK_S, peers.look_at_open_logs),
         ("retention", broker.config.retention_interval_s, lambda: retention.sweep(broker)),
     ]
 

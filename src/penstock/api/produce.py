@@ -8,6 +8,7 @@ from kio.schema.errors import ErrorCode
 
 import respline
 from penstock.broker import Broker
+from penstock.limits import OPEN_BATCH_RECORDS_MAX
 from penstock.request import Answer, Request
 from penstock.store.log import Append, Appended
 from penstock.store.topics import Topic
@@ -88,7 +89,23 @@ async def _judged(
     if topic.settings.log_append_time:
         data = batch.stamped(data, now_ms)
         verdict = batch.header(data)
+    if topic.settings.open_layout:
+        return _in_entries(topic, partition, data, verdict)
     return Append(topic, partition, data, verdict)
+
+
+def _in_entries(topic: Topic, partition: int, data: bytes, head: batch.Batch) -> Append | Refused:
+    if head.transactional:
+        return Refused(ErrorCode.unsupported_for_message_format, "The open layout has no transactions.")
+    if head.record_count > OPEN_BATCH_RECORDS_MAX:
+        return Refused(ErrorCode.record_list_too_large, f"More than {OPEN_BATCH_RECORDS_MAX} records in a batch.")
+    try:
+        rows = list(records.iterate(data))
+    except records.BadRecords as error:
+        return Refused(ErrorCode.corrupt_message, str(error))
+    if len(rows) != head.record_count:
+        return Refused(ErrorCode.corrupt_message, "The batch does not hold as many records as it says.")
+    return Append(topic, partition, data, head, rows)
 
 
 async def _looked_up(broker: Broker, name: str) -> Topic | None:

@@ -15,12 +15,13 @@ Braces are hash tags: the keys one script touches share a tag, so they share a s
 
     a partition (tag <topic>:<partition>)
     P:{t:p}:log              stream  the records; dense layout: `<last offset>-<bytes so far>` b <record batch>
-    P:{t:p}:m                hash    id (of the topic), leo, bytes, log_start, epoch, max_ts, max_ts_at
+    P:{t:p}:m                hash    id (of the topic), leo, bytes, log_start, max_ts, max_ts_at, trimmed, ...
     P:{t:p}:pid              hash    producer id -> "<epoch> <last ms> <first>:<last>:<base> ...", the last five
     P:{t:p}:open             zset    producer id of an open transaction, by its first offset
     P:{t:p}:txn              hash    producer id -> epoch, of transactions this partition was added to
     P:{t:p}:abt              zset    aborted transactions "<pid> <first> <last>", by last offset
     P:{t:p}:tidx             zset    "<base offset>" by the greatest timestamp up to it, one about every 64 KB
+    P:{t:p}:moved            zset    open layout: ids that do not say their offset, by offset (see entry_offsets.lua)
 """
 
 from functools import lru_cache
@@ -35,6 +36,7 @@ class PartitionKeys(NamedTuple):
     txn: str
     abt: str
     tidx: str
+    moved: str
 
 
 class Keys:

@@ -19,15 +19,18 @@ from penstock.metrics import Metrics
 from penstock.store import by_time
 from penstock.store.durability import Durability
 from penstock.store.keys import Keys
+from penstock.store.open_log import Ends, OpenLog
 from penstock.store.scripts import Call, Scripts, Store
 from penstock.store.tail import Tail
 from penstock.store.topics import Topic
 from penstock.waiters import Key, Waiters
 from penstock.wire import batch
 from penstock.wire.batch import Batch
+from penstock.wire.records import Record
 
 TYPICAL_BATCH_BYTES = 16 * 1024
 LOAD_ATTEMPTS = 3
+OPEN_ATTEMPTS = 100
 INDEX_POINTS_PER_TRIM = 100_000
 
 
@@ -36,6 +39,7 @@ class Append(NamedTuple):
     partition: int
     data: bytes
     header: Batch
+    rows: Sequence[Record] = ()  # what `data` holds, for topics in the open layout
 
 
 class Appended(NamedTuple):
@@ -93,6 +97,7 @@ class Log:
         self._views: OrderedDict[Key, View] = OrderedDict()  # the most recently appended last
         self._tail_bytes = 0
         self._loading: list[Loading] = []
+        self.open = OpenLog(store, scripts, keys)
         self.announce_on = ""  # the channel appends are told on; empty while no other broker is there
 
     async def append(self, appends: Sequence[Append], *, now_ms: int, durable: bool = False) -> list[Appended]:
@@ -102,7 +107,7 @@ class Log:
         durability = self._durability if durable else None
         scripts = durability.scripts if durability else self._scripts
         try:
-            replies = await scripts.run_many([self._append_call(append, now_ms) for append in appends])
+            replies = await self._run_appends(scripts, [self._append_call(append, now_ms) for append in appends])
             done = [self._appended(append, reply) for append, reply in zip(appends, replies, strict=True)]
             if durability and not await durability.confirmed():
                 return [one if one.code else Appended(ErrorCode.not_enough_replicas_after_append) for one in done]
@@ -113,12 +118,13 @@ class Log:
 
     async def views(self, partitions: Sequence[tuple[Topic, int]]) -> list[View | ErrorCode]:
         """What is known of these partitions, asking the store for those we have no view of."""
-        missing = [p for p in partitions if (p[0].id, p[1]) not in self._views]
-        failed: dict[Key, ErrorCode] = {}
+        failed = await self._load_open([p for p in partitions if p[0].settings.open_layout])
+        missing = [p for p in partitions if (p[0].id, p[1]) not in self._views and not p[0].settings.open_layout]
         for _ in range(LOAD_ATTEMPTS):
             if not missing:
                 break
-            failed, outdated = await self._load(missing)
+            refused, outdated = await self._load(missing)
+            failed |= refused
             missing = [p for p in missing if (p[0].id, p[1]) in outdated]
         found: list[View | ErrorCode] = []
         for topic, partition in partitions:
@@ -132,7 +138,9 @@ class Log:
         from_store: list[int] = []
         for at, read in enumerate(reads):
             view = self._views.get((read.topic.id, read.partition))
-            if view and view.tail.covers(read.offset):
+            if read.topic.settings.open_layout:
+                found[at] = await self.open.read(*read)
+            elif view and view.tail.covers(read.offset):
                 self._metrics.tail_reads += 1
                 found[at] = view.tail.read(read.offset, read.max_bytes, read.below)
             else:
@@ -167,6 +175,9 @@ class Log:
 
         `newest_ms` is the greatest timestamp of the batch there, if known; it keeps the index by time exact.
         """
+        self._metrics.trims += 1
+        if topic.settings.open_layout:
+            return await self.open.trim(topic, partition, offset)
         keys = self._keys.partition(topic.name, partition)
         stamp = "" if newest_ms is None else newest_ms
         args = (topic.id_text, offset, stamp, INDEX_POINTS_PER_TRIM)
@@ -174,14 +185,17 @@ class Log:
         view = self._views.get((topic.id, partition))
         if code == 0 and view:
             view.log_start, view.lso = log_start, max(view.lso, log_start)
-        self._metrics.trims += 1
         return ErrorCode(code), log_start
 
     async def first_record_at(self, topic: Topic, partition: int, when: int) -> by_time.Hit | None:
         """(offset, timestamp) of the first record at or after a time."""
+        if topic.settings.open_layout:
+            return await self.open.first_record_at(topic, partition, when)
         return await by_time.first_record_at(self._store, self._keys.partition(topic.name, partition), when)
 
     async def newest_record(self, topic: Topic, partition: int) -> by_time.Hit | None:
+        if topic.settings.open_layout:
+            return await self.open.newest_record(topic, partition, self._views[topic.id, partition].leo)
         return await by_time.newest_record(self._store, self._keys.partition(topic.name, partition))
 
     def expire_view(self, topic: Topic | None, partition: int) -> None:
@@ -209,10 +223,12 @@ class Log:
             self._drop_view(key)
 
     def _append_call(self, append: Append, now_ms: int) -> Call:
-        topic, partition, data, head = append
+        topic, partition, data, head, rows = append
+        announce = (self.announce_on, f"{self._node_id} {partition} {topic.name}" if self.announce_on else "")
+        if topic.settings.open_layout:
+            return self.open.append_call(topic, partition, head, rows, now_ms, announce)
         keys = self._keys.partition(topic.name, partition)
         producer = (head.producer_id, head.producer_epoch, head.base_sequence, int(head.transactional))
-        announce = (self.announce_on, f"{self._node_id} {partition} {topic.name}" if self.announce_on else "")
         return Call(
             "append",
             (keys.log, keys.m, keys.pid, keys.open, keys.txn, keys.tidx),
@@ -230,15 +246,17 @@ class Log:
             self._metrics.duplicate_batches += 1
             return Appended(ErrorCode.none, base, log_start)
         key = (append.topic.id, append.partition)
+        self._metrics.produced_records += append.header.record_count
+        self._metrics.produced_bytes += len(append.data)
+        self._waiters.appended(key, len(append.data))
+        if append.topic.settings.open_layout:
+            return Appended(ErrorCode.none, base, log_start)
         view = self._views.get(key)
         if view is None:
             view = self._views[key] = View(leo, lso, log_start, aborts=True)
         view.leo, view.lso, view.log_start = leo, max(lso, log_start), log_start
         self._outdate(key)
         self._keep(key, view, base, append)
-        self._metrics.produced_records += append.header.record_count
-        self._metrics.produced_bytes += len(append.data)
-        self._waiters.appended(key, len(append.data))
         return Appended(ErrorCode.none, base, log_start)
 
     def _keep(self, key: Key, view: View, base: int, append: Append) -> None:
@@ -253,6 +271,31 @@ class Log:
                 other.tail.clear()
                 if self._tail_bytes <= TAIL_BYTES_TOTAL // 2:
                     break
+
+    async def _run_appends(self, scripts: Scripts, calls: list[Call]) -> list[Any]:
+        replies = await scripts.run_many(calls)
+        for _ in range(OPEN_ATTEMPTS):
+            again = [at for at, reply in enumerate(replies) if isinstance(reply, list) and reply[0] == -1]
+            if not again:
+                return replies
+            for at, reply in zip(again, await scripts.run_many([calls[at] for at in again]), strict=True):
+                replies[at] = reply
+        return [[int(ErrorCode.request_timed_out)] if isinstance(r, list) and r[0] == -1 else r for r in replies]
+
+    async def _load_open(self, partitions: Sequence[tuple[Topic, int]]) -> dict[Key, ErrorCode]:
+        """Views of logs that others write to without telling us: always read anew."""
+        failed = {}
+        try:
+            ends = await self.open.ends(partitions) if partitions else []
+        except respline.ResplineError as error:
+            ends = [store_error_code(error)] * len(partitions)
+        for (topic, partition), end in zip(partitions, ends, strict=True):
+            self._views.pop((topic.id, partition), None)
+            if isinstance(end, Ends):
+                self._views[topic.id, partition] = View(end.leo, end.leo, end.log_start, aborts=False)
+            else:
+                failed[topic.id, partition] = end
+        return failed
 
     async def _load(self, partitions: Sequence[tuple[Topic, int]]) -> tuple[dict[Key, ErrorCode], set[Key]]:
         """Make views; return why some could not be made, and which were outdated before they arrived."""

@@ -1,11 +1,13 @@
 """Run the Lua scripts of this package: by digest, in batches, one round trip.
 
 A store that restarted has forgotten its scripts and answers NOSCRIPT, which proves that nothing ran; only then is
-a call repeated. On Kvrocks each script runs inside MULTI/EXEC, because its scripts are isolated but not crash-atomic.
+a call repeated. A line `--! include name` stands for that file, since Lua in a store has no modules. On Kvrocks each
+script runs inside MULTI/EXEC, because its scripts are isolated but not crash-atomic.
 """
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +18,7 @@ import respline
 
 Store = respline.Store
 Argument = str | bytes | int
+INCLUDE = re.compile(r"^--! include (\w+)$", re.MULTILINE)
 Value = Any  # a reply, or the ServerError in its place
 
 
@@ -27,8 +30,12 @@ class Script:
 
 @cache
 def script(name: str) -> Script:
-    text = resources.files("penstock.store").joinpath("lua", f"{name}.lua").read_text()
+    text = INCLUDE.sub(lambda line: _source(line[1]), _source(name))
     return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+def _source(name: str) -> str:
+    return resources.files("penstock.store").joinpath("lua", f"{name}.lua").read_text()
 
 
 @dataclass(frozen=True, slots=True)

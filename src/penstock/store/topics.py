@@ -64,6 +64,7 @@ class Topics:
         self._checked_at = 0.0
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
+        self.any_open_layout = False
         self.epoch = 0  # moves with every change of the copy; caches built from it compare this
 
     async def refresh(self) -> None:
@@ -155,6 +156,7 @@ class Topics:
             by_name[topic.name] = topic
         self.by_name = by_name
         self.by_id = {topic.id: topic for topic in by_name.values()}
+        self.any_open_layout = any(topic.settings.open_layout for topic in by_name.values())
         self._version = version
         self.epoch += 1
 

@@ -10,6 +10,7 @@
 --   48 no open transaction for this batch      56 the offset space is used up
 --
 -- Entry id = <last offset>-<bytes so far>: a range from `<offset>-0` starts with the batch that holds the offset.
+--! include producer_state
 local m = redis.call('HMGET', KEYS[2], 'id', 'leo', 'bytes', 'log_start', 'tidx_bytes', 'max_ts')
 if m[1] ~= ARGV[1] then
   return {3}
@@ -21,30 +22,15 @@ local function last_stable(log_end)
   return first[2] and tonumber(first[2]) or log_end
 end
 
--- The producer's memory: "<epoch> <ms> <first>:<last>:<base> ...", newest batch last.
-local remembered = {}
+local kept
 if pid ~= '-1' then
-  local epoch, first = tonumber(ARGV[6]), tonumber(ARGV[7])
-  local last = (first + count - 1) % 2147483648
-  local state = redis.call('HGET', KEYS[3], pid)
-  if state then
-    local known_epoch = tonumber(string.match(state, '^(%-?%d+)'))
-    if epoch < known_epoch then
-      return {47}
-    end
-    local known_last = -1
-    if epoch == known_epoch then
-      for f, l, b in string.gmatch(state, '(%d+):(%d+):(%d+)') do
-        if tonumber(f) == first and tonumber(l) == last then
-          return {0, tonumber(b), leo, last_stable(leo), tonumber(m[4]), 1}
-        end
-        known_last = tonumber(l)
-        remembered[#remembered + 1] = f .. ':' .. l .. ':' .. b
-      end
-    end
-    if first ~= (known_last + 1) % 2147483648 then
-      return {45}
-    end
+  local code, duplicate
+  code, duplicate, kept = producer_verdict(KEYS[3], pid, tonumber(ARGV[6]), tonumber(ARGV[7]), count)
+  if code ~= 0 then
+    return {code}
+  end
+  if duplicate then
+    return {0, duplicate, leo, last_stable(leo), tonumber(m[4]), 1}
   end
   if ARGV[8] == '1' then
     if redis.call('HGET', KEYS[5], pid) ~= ARGV[6] then
@@ -52,10 +38,6 @@ if pid ~= '-1' then
     end
   elseif redis.call('ZSCORE', KEYS[4], pid) then
     return {48}
-  end
-  remembered[#remembered + 1] = string.format('%.0f:%.0f:%.0f', first, last, leo)
-  if #remembered > 5 then
-    table.remove(remembered, 1)
   end
 end
 
@@ -70,13 +52,13 @@ if not m[6] or tonumber(ARGV[4]) > tonumber(m[6]) then
   changed[5], changed[6], changed[7], changed[8] = 'max_ts', ARGV[4], 'max_ts_at', m[2]
 end
 if not m[5] or bytes - tonumber(m[5]) >= 65536 then
-  local highest = changed[6] or m[6]
-  redis.call('ZADD', KEYS[6], highest, m[2])
-  changed[#changed + 1], changed[#changed + 2] = 'tidx_bytes', changed[4]
+  redis.call('ZADD', KEYS[6], changed[6] or m[6], m[2])
+  changed[#changed + 1] = 'tidx_bytes'
+  changed[#changed + 1] = changed[4]
 end
 redis.call('HSET', KEYS[2], unpack(changed))
-if pid ~= '-1' then
-  redis.call('HSET', KEYS[3], pid, ARGV[6] .. ' ' .. ARGV[9] .. ' ' .. table.concat(remembered, ' '))
+if kept then
+  remember_producer(KEYS[3], pid, ARGV[6], ARGV[9], kept, tonumber(ARGV[7]), count, leo)
   if ARGV[8] == '1' then
     redis.call('ZADD', KEYS[4], 'NX', m[2], pid)
   end
