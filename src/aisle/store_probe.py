@@ -24,7 +24,7 @@ class Server(NamedTuple):
         return self.flavour != "kvrocks"
 
 
-async def probe(line: respline.Line | respline.Cluster, prefix: str) -> Server:
+async def probe(line: respline.Store, prefix: str) -> Server:
     key = f"{prefix}probe:{{{os.urandom(6).hex()}}}"
     flip = load_script("aisle", "probe")
     try:

@@ -64,6 +64,8 @@ async def _connect(address: Address, options: Options, connection: Connection) -
     transport, _ = await loop.create_connection(lambda: connection, address.host, address.port, ssl=context)
     sock = transport.get_extra_info("socket")
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if not options.keepalive:
+        return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEPALIVE:
         if hasattr(socket, name):

@@ -17,6 +17,7 @@ class Settings(TypedDict, total=False):
     in_flight_max: int
     health_check_interval: float | None
     protocol: int
+    keepalive: bool
     outgoing_max_bytes: int
     reply_max_bytes: int
     ssl_context: ssl.SSLContext | None
@@ -33,6 +34,7 @@ class Options:
     in_flight_max: int = 10_000  # commands accepted and not yet answered
     health_check_interval: float | None = 30.0  # silence after which a PING is sent
     protocol: int = 2  # RESP version; 3 falls back to 2 where the server does not know HELLO
+    keepalive: bool = True  # TCP keep-alive probes, so that a peer that vanished is noticed
     outgoing_max_bytes: int = 64 * 1024 * 1024  # waiting to be written while the server does not read
     reply_max_bytes: int = 512 * 1024 * 1024  # of one unfinished reply
     ssl_context: ssl.SSLContext | None = None  # instead of the one made from the URL, for TLS addresses

@@ -1,0 +1,170 @@
+"""Bookings in PostgreSQL: the SQL of this slice. Every statement takes a batch and compares the state it expects.
+
+Limits and idempotency are constraints inside the statement that writes the booking, so that no two requests, in
+whatever processes, can both pass a check that only one of them may.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from aisle.booking.booking import Booking, Request, State
+from aisle.messages import Part
+
+_json = msgspec.json.Encoder().encode
+_request = msgspec.json.Decoder(Request).decode
+_parts = msgspec.json.Decoder(tuple[Part, ...]).decode
+
+COLUMNS = "id, event_id, state, quantity, parts, total, reason, placed_at, deadline, ended_at"
+
+# One statement: find earlier bookings with the same key, count the rest against the buyer's limit, write what passes.
+PLACE = """
+    with asked as (
+        select * from unnest($1::uuid[], $2::bigint[], $3::text[], $4::uuid[], $5::jsonb[], $6::int[], $7::text[],
+                             $8::bytea[], $9::int[])
+            as a(id, event_id, lane, buyer, request, quantity, idempotency_key, request_hash, seats_max)
+    ), earlier as (
+        select b.id, b.buyer, b.idempotency_key, b.request_hash
+        from booking.bookings b join asked a using (buyer, idempotency_key)
+    ), counted as (
+        insert into booking.purchases as p (event_id, buyer, seats, seats_max)
+        select event_id, buyer, quantity, seats_max from asked
+        where (buyer, idempotency_key) not in (select buyer, idempotency_key from earlier)
+        on conflict (event_id, buyer) do update
+            set seats = p.seats + excluded.seats, seats_max = excluded.seats_max
+            where p.seats + excluded.seats <= excluded.seats_max
+        returning event_id, buyer
+    ), placed as (
+        insert into booking.bookings
+            (id, event_id, lane, buyer, request, quantity, idempotency_key, request_hash, placed_at)
+        select a.id, a.event_id, a.lane, a.buyer, a.request, a.quantity, a.idempotency_key, a.request_hash, $10
+        from asked a join counted c using (event_id, buyer)
+        on conflict (buyer, idempotency_key) do nothing
+        returning id
+    )
+    select a.id, e.id as earlier_id, e.request_hash as earlier_hash,
+           c.buyer is not null as counted, p.id is not null as placed
+    from asked a
+    left join earlier e using (buyer, idempotency_key)
+    left join counted c using (event_id, buyer)
+    left join placed p on p.id = a.id
+"""
+
+UNCOUNT = """
+    update booking.purchases p set seats = p.seats - u.seats
+    from (select event_id, buyer, sum(seats) as seats
+          from unnest($1::bigint[], $2::uuid[], $3::int[]) as u(event_id, buyer, seats) group by 1, 2) u
+    where (p.event_id, p.buyer) = (u.event_id, u.buyer)
+"""
+
+TO_PENDING_PAYMENT = """
+    update booking.bookings b
+    set state = 'PENDING_PAYMENT', parts = o.parts, total = o.total, deadline = $4
+    from unnest($1::uuid[], $2::jsonb[], $3::bigint[]) as o(id, parts, total)
+    where b.id = o.id and b.state = 'PROCESSING'
+    returning b.id, b.buyer
+"""
+
+TO_ENDED = """
+    update booking.bookings b set state = $2, reason = o.reason, ended_at = $3
+    from unnest($1::uuid[], $4::text[]) as o(id, reason)
+    where b.id = o.id and b.state = any($5::text[])
+    returning b.id, b.event_id, b.lane, b.buyer, b.quantity, b.parts
+"""
+
+
+class Placing(msgspec.Struct, frozen=True):
+    """One request on its way into the database."""
+
+    id: UUID
+    event_id: int
+    lane: str
+    buyer: UUID
+    request: Request
+    idempotency_key: str
+    request_hash: bytes
+    seats_max: int
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """What became of it: a new booking, an earlier one with the same key, or a refusal."""
+
+    id: UUID
+    new: bool = False
+    over_limit: bool = False
+    other_request: bool = False
+
+
+async def place(connection: asyncpg.Connection, placings: Sequence[Placing], *, now: datetime) -> list[Placed]:
+    """Write a batch in which no (event, buyer) occurs twice."""
+    # Every process takes the buyers' rows in the same order, so that two batches cannot wait for each other.
+    asked, placings = placings, sorted(placings, key=lambda p: (p.event_id, p.buyer))
+    async with connection.transaction():
+        rows = await connection.fetch(
+            PLACE,
+            [p.id for p in placings],
+            [p.event_id for p in placings],
+            [p.lane for p in placings],
+            [p.buyer for p in placings],
+            [_json(p.request).decode() for p in placings],
+            [p.request.quantity for p in placings],
+            [p.idempotency_key for p in placings],
+            [p.request_hash for p in placings],
+            [p.seats_max for p in placings],
+            now,
+        )
+        found = {row["id"]: row for row in rows}
+        # Another process placed the same key between our look and our write: its booking stands, our count goes back.
+        raced = [p for p in placings if found[p.id]["counted"] and not found[p.id]["placed"]]
+        if raced:
+            await uncount(connection, [(p.event_id, p.buyer, p.request.quantity) for p in raced])
+    answers = [_placed(p, found[p.id]) for p in asked]
+    if any(answer.over_limit for answer in answers):
+        return await _with_earlier(connection, asked, answers)
+    return answers
+
+
+def _placed(placing: Placing, row: asyncpg.Record) -> Placed:
+    if row["placed"]:
+        return Placed(placing.id, new=True)
+    if row["earlier_id"] is not None:
+        return Placed(row["earlier_id"], other_request=bytes(row["earlier_hash"]) != placing.request_hash)
+    return Placed(placing.id, over_limit=True)
+
+
+async def _with_earlier(
+    connection: asyncpg.Connection, placings: Sequence[Placing], answers: Sequence[Placed]
+) -> list[Placed]:
+    """A request that did not get through may be the twin of one that did a moment ago: then that one answers."""
+    rows = await connection.fetch(
+        """select b.id, b.buyer, b.idempotency_key, b.request_hash from booking.bookings b
+           join unnest($1::uuid[], $2::text[]) as a(buyer, idempotency_key) using (buyer, idempotency_key)""",
+        [p.buyer for p in placings],
+        [p.idempotency_key for p in placings],
+    )
+    standing = {(row["buyer"], row["idempotency_key"]): row for row in rows}
+    mended = []
+    for placing, answer in zip(placings, answers, strict=True):
+        row = standing.get((placing.buyer, placing.idempotency_key))
+        if answer.over_limit and row is not None:
+            answer = Placed(row["id"], other_request=bytes(row["request_hash"]) != placing.request_hash)
+        mended.append(answer)
+    return mended
+
+
+async def uncount(connection: asyncpg.Connection, counts: Sequence[tuple[int, UUID, int]]) -> None:
+    """Seats that no longer count against their buyers' limits: (event, buyer, seats)."""
+    await connection.execute(UNCOUNT, [c[0] for c in counts], [c[1] for c in counts], [c[2] for c in counts])
+
+
+async def bookings_of(connection: asyncpg.Connection, ids: Sequence[UUID]) -> list[Booking]:
+    rows = await connection.fetch(f"select {COLUMNS} from booking.bookings where id = any($1::uuid[])", list(ids))  # noqa: S608
+    return [_booking(row) for row in rows]
+
+
+def _booking(row: asyncpg.Record) -> Booking:
+    values = dict(row)
+    return Booking(**{**values, "state": State(values["state"]), "parts": _parts(values["parts"])})
