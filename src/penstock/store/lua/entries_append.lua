@@ -36,17 +36,17 @@ if base + count > OFFSET_MAX - 1099511627776 then
   write_log(KEYS[2], log)
   return {56}
 end
--- Nothing the stream holds may be above what we are about to add; an odd id of somebody else's can be.
+-- An odd id of somebody else's can be above all that offsets can say. Then ours follow it, one by one, and take the next
+-- offsets without regard to the clock, which is what a reader computes from such ids.
 local top_ms, top_seq = -1, -1
 if log.seen ~= '' then
   top_ms, top_seq = id_parts(log.seen)
+  if math.floor(base / size) < top_ms then
+    base = log.leo
+  end
 end
 if log.log_start == log.leo then
   log.log_start = base
-end
--- The jump to the clock cannot be seen from the ids of a run of moved entries: it needs an anchor of its own.
-if base > log.leo and log.run ~= '' then
-  log.run = '500'
 end
 log.leo = base
 local at = 11
