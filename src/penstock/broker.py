@@ -4,8 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from penstock.config import Address, Config
+from penstock.coordination import Coordination
+from penstock.groups import Groups
 from penstock.metrics import Metrics
 from penstock.nodes import Nodes
+from penstock.offsets import Offsets
 from penstock.store.keys import Keys
 from penstock.store.log import Log
 from penstock.store.producer_ids import ProducerIds
@@ -28,6 +31,9 @@ class Broker:
     log: Log
     waiters: Waiters
     producer_ids: ProducerIds
+    coordination: Coordination
+    groups: Groups
+    offsets: Offsets
     metrics: Metrics
     api_ranges: list[tuple[int, int, int]] = field(default_factory=list)  # (key, low, high) of dispatch.APIS
     # Encoded Metadata bodies by (version, topic names), valid for one state of the catalogue and the brokers.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 import respline
+from penstock import limits
 from penstock.config import Address, BadConfig, Config
 from penstock.serve import serve_until_signal
 
@@ -49,6 +50,16 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--acks-replicas", type=int, default=0, metavar="N", help="acks=all waits for N store replicas")
     serve.add_argument("--acks-fsync", action="store_true", help="acks=all waits for the store's fsync (WAITAOF)")
     serve.add_argument("--retention-interval", type=float, default=30.0, metavar="SECONDS")
+    serve.add_argument(
+        "--group-initial-delay", type=float, default=3.0, metavar="SECONDS", help="wait for more members"
+    )
+    serve.add_argument("--group-session-min", type=float, default=6.0, metavar="SECONDS")
+    serve.add_argument(
+        "--offsets-retention", type=float, default=7 * 86400.0, metavar="SECONDS", help="of empty groups"
+    )
+    serve.add_argument("--max-connections", type=int, default=limits.CONNECTIONS_MAX, metavar="N")
+    serve.add_argument("--max-frame-bytes", type=int, default=limits.FRAME_BYTES_MAX, metavar="N")
+    serve.add_argument("--max-in-flight-bytes", type=int, default=limits.IN_FLIGHT_BYTES_MAX, metavar="N")
     serve.add_argument("--metrics-listen", metavar="HOST:PORT", help="serve /metrics, /livez and /readyz there")
 
 
@@ -65,6 +76,12 @@ def _serve(arguments: argparse.Namespace) -> int:
         acks_replicas=arguments.acks_replicas,
         acks_fsync=arguments.acks_fsync,
         retention_interval_s=arguments.retention_interval,
+        group_initial_delay_ms=int(arguments.group_initial_delay * 1000),
+        group_session_min_ms=int(arguments.group_session_min * 1000),
+        offsets_retention_ms=int(arguments.offsets_retention * 1000),
+        connections_max=arguments.max_connections,
+        frame_bytes_max=arguments.max_frame_bytes,
+        in_flight_bytes_max=arguments.max_in_flight_bytes,
         metrics_listen=Address.parse(arguments.metrics_listen) if arguments.metrics_listen else None,
     )
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:

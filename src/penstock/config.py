@@ -37,6 +37,13 @@ class Config:
     acks_replicas: int = 0
     acks_fsync: bool = False
     retention_interval_s: float = 30.0
+    # The first members of a group wait this long for more, so that a fleet that starts causes one rebalance, not many.
+    group_initial_delay_ms: int = 3_000
+    group_session_min_ms: int = limits.SESSION_MIN_MS
+    group_session_max_ms: int = limits.SESSION_MAX_MS
+    group_size_max: int = limits.GROUP_SIZE_MAX
+    offsets_retention_ms: int = limits.OFFSETS_RETENTION_MS  # of groups without members
+    offsets_sweep_s: float = 600.0
     drain_s: float = 5.0
     metrics_listen: Address | None = None
     frame_bytes_max: int = limits.FRAME_BYTES_MAX
@@ -50,3 +57,5 @@ class Config:
             raise BadConfig(f"node id {self.node_id} is not between 0 and 2147483647")
         if not 1 <= self.default_partitions <= limits.PARTITIONS_PER_TOPIC_MAX:
             raise BadConfig(f"{self.default_partitions} partitions: from 1 to {limits.PARTITIONS_PER_TOPIC_MAX}")
+        if self.group_initial_delay_ms < 0 or not 0 < self.group_session_min_ms <= self.group_session_max_ms:
+            raise BadConfig("a group's initial delay must not be negative, nor its session bounds empty")

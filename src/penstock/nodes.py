@@ -59,9 +59,9 @@ class Nodes:
         """Rendezvous hashing: when a broker leaves, only what it led moves."""
         return self._chosen(f"{topic}:{partition}")
 
-    def coordinator(self, kind: int, key: str) -> Node:
-        """The broker a group (kind 0) or transactional id (kind 1) belongs to."""
-        return self._chosen(f"{kind}/{key}")
+    def coordinator(self, slot: int) -> Node:
+        """The broker a coordinator slot belongs to; see `coordination`."""
+        return self._chosen(f"coordinator/{slot}")
 
     def _chosen(self, key: str) -> Node:
         if len(self.live) == 1:

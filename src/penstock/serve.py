@@ -18,14 +18,21 @@ import respline
 from penstock import retention
 from penstock.broker import Broker
 from penstock.config import Address, BadConfig, Config
+from penstock.coordination import Coordination
 from penstock.dispatch import APIS, answer
+from penstock.group_state import Rules
+from penstock.groups import Groups
 from penstock.metrics import Metrics
 from penstock.nodes import BEAT_S, Nodes
+from penstock.offsets import Offsets
 from penstock.peers import Peers
 from penstock.server import Server
 from penstock.store.durability import Durability
+from penstock.store.group_keys import CoordinatorKeys
+from penstock.store.groups import GroupStore
 from penstock.store.keys import Keys
 from penstock.store.log import Log
+from penstock.store.offsets import OffsetStore
 from penstock.store.producer_ids import ProducerIds
 from penstock.store.scripts import Scripts, Store
 from penstock.store.topics import Topics
@@ -63,8 +70,10 @@ async def running_broker(config: Config) -> AsyncIterator[Broker]:
         stack.push_async_callback(listener.aclose)
         await peers.beat()
         stack.push_async_callback(_leave, broker.nodes)
+        await broker.groups.beat()
         stack.push_async_callback(server.stop)
         stack.callback(broker.waiters.release_all)
+        stack.push_async_callback(broker.groups.close)
         for name, interval, work in _background(broker, peers):
             task = asyncio.create_task(_repeat(name, interval, work))
             stack.push_async_callback(_cancel, task)
@@ -82,22 +91,45 @@ async def _built(config: Config, store: Store, metrics: Metrics, durability: Dur
     await topics.refresh()
     await topics.finish_deletions()
     waiters = Waiters()
+    nodes = Nodes(scripts, keys, config.node_id, advertised)
+    coordination, groups, offsets = _groups(config, store, scripts, nodes)
     return Broker(
         config=config,
         advertised=advertised,
         cluster_id=cluster_id,
-        now_ms=lambda: time.time_ns() // 1_000_000,
+        now_ms=_now_ms,
         store=store,
         scripts=scripts,
         keys=keys,
-        nodes=Nodes(scripts, keys, config.node_id, advertised),
+        nodes=nodes,
         topics=topics,
         log=Log(store, scripts, keys, waiters, metrics, config.node_id, durability),
         waiters=waiters,
         producer_ids=ProducerIds(store, keys),
+        coordination=coordination,
+        groups=groups,
+        offsets=offsets,
         metrics=metrics,
         api_ranges=[(api.key, api.low, api.high) for api in APIS.values()],
     )
+
+
+def _groups(config: Config, store: Store, scripts: Scripts, nodes: Nodes) -> tuple[Coordination, Groups, Offsets]:
+    keys = CoordinatorKeys(config.keyspace)
+    rules = Rules(
+        config.group_initial_delay_ms, config.group_session_min_ms, config.group_session_max_ms, config.group_size_max
+    )
+    coordination = Coordination(scripts, keys, nodes, _clock_ms)
+    groups = Groups(coordination, GroupStore(store, scripts, keys), rules, _clock_ms, _now_ms)
+    return coordination, groups, Offsets(groups, OffsetStore(store, scripts, keys))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _clock_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
 
 
 async def _scripts(store: Store) -> Scripts:
@@ -127,10 +159,17 @@ def _background(broker: Broker, peers: Peers) -> list[tuple[str, float, Callable
     """(name, seconds between two runs, what) of everything that lives as long as the broker."""
     return [
         ("lease", BEAT_S, peers.beat),
+        ("coordinator", BEAT_S, broker.groups.beat),
+        ("offsets", broker.config.offsets_sweep_s, lambda: _sweep_offsets(broker)),
         ("catalogue", CATALOGUE_CHECK_S, peers.refresh_catalogue),
         ("open logs", OPEN_LOGS_CHECK_S, peers.look_at_open_logs),
         ("retention", broker.config.retention_interval_s, lambda: retention.sweep(broker)),
     ]
+
+
+async def _sweep_offsets(broker: Broker) -> None:
+    oldest_ms = broker.now_ms() - broker.config.offsets_retention_ms
+    await broker.offsets.sweep(oldest_ms, [topic.id_text for topic in broker.topics.by_name.values()])
 
 
 async def _repeat(name: str, interval: float, work: Callable[[], Awaitable[None]]) -> None:

@@ -22,7 +22,7 @@ def _coordinator(broker: Broker, kind: int, key: str) -> dict[str, Any]:
         return _refused(key, ErrorCode.invalid_request, f"Unknown coordinator type {kind}.")
     if not key and kind == TRANSACTION:
         return _refused(key, ErrorCode.invalid_request, "A transactional id must not be empty.")
-    node = broker.nodes.coordinator(kind, key)
+    node = broker.coordination.node_for(key)
     return {
         "key": key,
         "node_id": node.id,
