@@ -64,6 +64,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
             return f"the id {self.id!r} is not 1 to 64 letters, digits, '-' or '_'"
         if not (isinstance(self.owner, str) and IDENTIFIER.fullmatch(self.owner)):
             return f"the owner {self.owner!r} is not 1 to 64 letters, digits, '-' or '_'"
+        if not isinstance(self.kind, Kind) or not isinstance(self.worst, Rung) or self.worst is Rung.NAMED:
+            return f"{self.kind!r} is not a kind of claim, or {self.worst!r} not a rung of the ladder"
         if self.kind is Kind.HOLD and not _whole(self.hold_ms, 1, 86_400_000):
             return f"a hold lasts 1 ms to 24 h, not {self.hold_ms!r} ms"
         if self.seats is not None:
@@ -117,6 +119,8 @@ class Settlement(msgspec.Struct, frozen=True):
     seats: tuple[int, ...] | None = None
 
     def check(self) -> str:
+        if not isinstance(self.verb, Verb):
+            return f"there is no operation {self.verb!r}"
         for value in (self.id, self.owner, self.why):
             if not (isinstance(value, str) and IDENTIFIER.fullmatch(value)):
                 return f"{value!r} is not 1 to 64 letters, digits, '-' or '_'"
