@@ -1,6 +1,6 @@
 """Many callers, one transaction: what has queued up while the last batch was being written goes into the next one.
 
-Alone, a caller waits for nobody; under load the batch grows by itself and a commit is shared by hundreds. A commit costs
+Alone, a caller waits for nobody; under load the batch grows by itself and hundreds share a commit. A commit costs
 the same for one row and for a hundred, so this is worth twenty times one transaction a request.
 """
 
