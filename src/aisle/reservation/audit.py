@@ -204,7 +204,8 @@ def _compare(config: Configuration, states: Sequence[SeatState], records: Record
         if fault:
             yield Fault.FACTS, f"booking {identifier} is {'sold' if claim.sold else 'reserved'} in fact and {fault}"
     for identifier, record in records.items():
-        if record.kind is Kind.BOOKING and record.state is not ClaimState.ENDED and identifier not in known_claims:
+        is_hold = record.state is ClaimState.LIVE and record.kind is Kind.HOLD
+        if not is_hold and record.state is not ClaimState.ENDED and identifier not in known_claims:
             yield Fault.FACTS, f"booking {identifier} has {len(record.seats)} seats in the store and none in fact"
 
 

@@ -21,8 +21,8 @@ def seats_text(view: SeatsView) -> str:
     """The hall with row 1 on top; the ruler numbers every tenth seat."""
     margin = len(str(len(view.rows)))
     width = len(view.rows[0])
-    ruler = "".join(f"{seat:>{10 if seat > 9 else 1}}" for seat in (1, *range(10, width + 1, 10)))
-    ruler = f"{'':{margin}}  {ruler[:1]}{ruler[2:] if width > 9 else ''}"
+    tens = "".join(f"{seat:>10}" for seat in range(10, width + 1, 10))
+    ruler = f"{'':{margin}}  1{tens[1:]}"
     lines = [f"{number:>{margin}}  {row}" for number, row in enumerate(view.rows, start=1)]
     return "\n".join([f"{view.place}, version {view.version}", "", ruler, *lines, "", LEGEND])
 

@@ -1,0 +1,46 @@
+"""docs/reference/store.md lists exactly the keys that a store has after everything was used once."""
+
+import re
+from pathlib import Path
+
+from aisle.reservation.claims import Claim, Kind
+from aisle.reservation.generation import Gate
+from aisle.reservation.hall import HallChooser
+from aisle.reservation.keyspace import NAMES
+from aisle.reservation.pool import Pool, PoolPlace, Take
+from aisle.reservation.pools import Pools
+from tests.integration.halls import EPOCH, lively_hall
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "store.md"
+
+
+def pattern(key: str) -> str:
+    """The kind of a key: its name, with what differs from key to key left out."""
+    key = re.sub(r"\{\d+:\w+-\d+\}", "{place}", key)
+    key = re.sub(r"\{\d+:\w+\}", "{pool}", key)
+    return re.sub(r"^(event_sections|hall_plan):.*", r"\1:*", key)
+
+
+def documented() -> set[str]:
+    """First column of the tables before the seeds' own."""
+    text = PAGE.read_text().partition("## Where the seeds' keys went")[0]
+    return {pattern(key) for key in re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)}
+
+
+async def test_every_key_in_the_store_is_on_the_page_and_every_key_on_the_page_in_the_store(config, metrics):
+    async with lively_hall(config, metrics) as hall:
+        pools, place = Pools(hall.store), PoolPlace(1, "GA")
+        await pools.open([Pool(place, capacity=100, price=1500, limit=4)], epoch=EPOCH)
+        await pools.switch([place], epoch=EPOCH, on_sale=True)
+        standing = Take(id="standing", owner="fay", kind=Kind.HOLD, quantity=2, hold_ms=600_000)
+        assert (await pools.take(place, [standing], epoch=EPOCH))[0].ok
+        chooser = HallChooser(hall.store, hall.inventory, 1)
+        assert (await chooser.claim_best(Claim(id="anywhere", owner="gus", size=2), epoch=EPOCH)).code == "ok"
+        gate = Gate(hall.store, "an-installation")
+        await gate.admit(gate.connected(), fresh=True)
+        found = {pattern(key.decode().removeprefix(hall.store.prefix)) for key in await hall.dump()}
+    assert found == documented()
+
+
+def test_the_operators_tools_know_every_key_on_the_page():
+    assert {re.split(r":[{*]", name)[0] for name in documented()} == set(NAMES)
