@@ -21,6 +21,7 @@ from penstock.wire.write import response_writer
 METADATA = 3
 LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]+")
 CACHED_MAX = 256
+NULL_NAME_FROM = 12
 
 
 async def metadata(broker: Broker, request: Request) -> Answer:
@@ -30,7 +31,7 @@ async def metadata(broker: Broker, request: Request) -> Answer:
         await _try_refresh(broker)
         return _encoded(broker, request.version, list(broker.topics.by_name.values()))
     if len(asked) > TOPICS_PER_REQUEST_MAX * 10:
-        return _message(broker, [_absent(t.get("name"), b"", ErrorCode.invalid_request) for t in asked])
+        return _message(broker, [_absent(t.get("name") or "", b"", ErrorCode.invalid_request) for t in asked])
     found = [_lookup(broker, topic) for topic in asked]
     if None in found:
         await _try_refresh(broker)
@@ -39,7 +40,7 @@ async def metadata(broker: Broker, request: Request) -> Answer:
     known = [topic for topic in found if topic is not None]
     if len(known) == len(asked):
         return _encoded(broker, request.version, known)
-    rows = [_described(broker, t) if t else _missing(broker, a) for a, t in zip(asked, found, strict=True)]
+    rows = [_described(broker, t) if t else _missing(a, request.version) for a, t in zip(asked, found, strict=True)]
     return _message(broker, rows)
 
 
@@ -140,9 +141,9 @@ def _described(broker: Broker, topic: Topic) -> dict[str, Any]:
     }
 
 
-def _missing(broker: Broker, asked: dict[str, Any]) -> dict[str, Any]:
+def _missing(asked: dict[str, Any], version: int) -> dict[str, Any]:
     if _names_an_id(asked):
-        return _absent(None, asked["topic_id"], ErrorCode.unknown_topic_id)
+        return _absent(None if version >= NULL_NAME_FROM else "", asked["topic_id"], ErrorCode.unknown_topic_id)
     name = asked["name"] or ""
     if name_refusal(name):
         return _absent(name, b"", ErrorCode.invalid_topic_exception)
