@@ -9,6 +9,7 @@ from aisle.metrics import Metrics
 from aisle.reservation.claims import Claim, Kind, Settlement, Verb
 from aisle.reservation.inventory import Hall, Inventory
 from aisle.reservation.keys import Place, subsection_keys
+from aisle.reservation.keyspace import scan
 from aisle.reservation.subsection import Subsection
 from aisle.reservation.sweeper import announce
 from aisle.store import Store, open_store
@@ -33,12 +34,7 @@ class LivelyHall:
 
     async def dump(self) -> dict[bytes, bytes]:
         """Every key under the test's prefix with all it holds."""
-        keys, cursor = set(), 0
-        while True:
-            cursor, found = await self.store.call("SCAN", cursor, "MATCH", self.store.prefix + "*", "COUNT", 10_000)
-            keys.update(found)
-            if int(cursor) == 0:
-                break
+        keys = {key async for portion in scan(self.store) for key in portion}
         return dict(zip(sorted(keys), await self.store.call_many([("DUMP", key) for key in sorted(keys)]), strict=True))
 
 
