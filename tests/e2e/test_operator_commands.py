@@ -12,7 +12,7 @@ from aisle.metrics import Metrics
 from aisle.reservation.inventory import Inventory
 from aisle.store import open_store
 from tests.conftest import with_settings
-from tests.integration.halls import KEY_NAMES, LivelyHall, lively_hall
+from tests.integration.lively_hall import KEY_NAMES, LivelyHall, lively_hall
 from tests.running import as_environment, run_aisle
 from tests.running_up import up
 

@@ -1,69 +1,52 @@
-"""A small hall on sale in a real store, with a bit of everything in it, for the tests that look at its truth."""
+"""Small halls in the store for tests, and looking into it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from aisle.config import Config
 from aisle.metrics import Metrics
-from aisle.reservation.claims import Claim, Kind, Settlement, Verb
+from aisle.reservation.claims import Claim, Kind, Outcome
 from aisle.reservation.inventory import Hall, Inventory
-from aisle.reservation.keys import Place, subsection_keys
-from aisle.reservation.keyspace import scan
-from aisle.reservation.subsection import Subsection
-from aisle.reservation.sweeper import announce
+from aisle.reservation.keys import Place
+from aisle.reservation.reads import seat_maps
+from aisle.reservation.subsection import SeatState, Subsection, unpack
 from aisle.store import Store, open_store
 
-EPOCH = 3
-A1, A2 = Place(1, "A", 1), Place(1, "A", 2)
-KEY_NAMES = ("seats_bf", "section_config", "section_stats", "row_avail", "seat_meta", "holds", "locks:exp")
+EPOCH = 1
 
 
 @dataclass
-class LivelyHall:
-    """Event 1: A-1 (5 rows of 7; 1-1 and 1-2 blocked, 5-7 accessible) and A-2 (2 rows of 5), both on sale.
-
-    In A-1: booking `paid` sold, booking `waiting` reserved, hold `held` for ten minutes, hold `ended` given back.
-    """
-
+class OpenHall:
     store: Store
     inventory: Inventory
+    shape: Subsection
+    places: list[Place]
 
-    def key(self, name: str, place: Place = A1) -> str:
-        return subsection_keys(self.store.prefix, place)[KEY_NAMES.index(name)]
+    async def book(self, place: Place, id: str, size: int, **more: object) -> Outcome:
+        [outcome] = await self.inventory.claim(place, [Claim(id=id, owner="ana", size=size, **more)], epoch=EPOCH)
+        return outcome
 
-    async def dump(self) -> dict[bytes, bytes]:
-        """Every key under the test's prefix with all it holds."""
-        keys = {key async for portion in scan(self.store) for key in portion}
-        return dict(zip(sorted(keys), await self.store.call_many([("DUMP", key) for key in sorted(keys)]), strict=True))
+    async def hold(self, place: Place, id: str, size: int, hold_ms: int = 600_000) -> Outcome:
+        return await self.book(place, id, size, kind=Kind.HOLD, hold_ms=hold_ms)
+
+    async def states(self, place: Place) -> list[SeatState]:
+        [found] = await seat_maps(self.store, [place])
+        return unpack(self.shape, found.packed)
+
+    async def taken(self, place: Place) -> list[int]:
+        return [seat for seat, state in enumerate(await self.states(place)) if state is not SeatState.AVAILABLE]
 
 
 @asynccontextmanager
-async def lively_hall(config: Config, metrics: Metrics) -> AsyncIterator[LivelyHall]:
+async def open_hall(
+    config: Config, metrics: Metrics, shape: Subsection, sections: Sequence[tuple[str, int]] = (("A", 1),)
+) -> AsyncIterator[OpenHall]:
+    """An event with equal subsections, best first, on sale."""
     async with open_store(config, metrics) as store:
-        yield await fill(store)
-
-
-async def fill(store: Store) -> LivelyHall:
-    inventory = Inventory(store)
-    shape = Subsection(5, 7, frozenset({34}))
-    halls = [
-        Hall(A1, shape, price=3000, limit=10, rank=1, blocked=frozenset({0, 1})),
-        Hall(A2, Subsection(2, 5), price=2000, limit=5, rank=2),
-    ]
-    await inventory.open(halls, epoch=EPOCH)
-    await inventory.switch([A1, A2], epoch=EPOCH, on_sale=True)
-    await announce(store, [A1])
-    claims = [
-        Claim(id="paid", owner="ann", size=3),
-        Claim(id="waiting", owner="bob", size=2),
-        Claim(id="held", owner="cleo", kind=Kind.HOLD, size=4, hold_ms=600_000),
-        Claim(id="ended", owner="dan", kind=Kind.HOLD, size=1, hold_ms=600_000),
-    ]
-    taken = await inventory.claim(A1, claims, epoch=EPOCH)
-    assert all(outcome.ok for outcome in taken), taken
-    settled = await inventory.settle(
-        A1, [Settlement(Verb.CONFIRM, "paid", "ann"), Settlement(Verb.RELEASE, "ended", "dan")], epoch=EPOCH
-    )
-    assert all(outcome.ok for outcome in settled), settled
-    return LivelyHall(store, inventory)
+        inventory = Inventory(store)
+        places = [Place(1, section, number) for section, number in sections]
+        halls = [Hall(place, shape, price=3000, limit=shape.seats, rank=rank) for rank, place in enumerate(places)]
+        await inventory.open(halls, epoch=EPOCH)
+        await inventory.switch(places, epoch=EPOCH, on_sale=True)
+        yield OpenHall(store, inventory, shape, places)

@@ -12,7 +12,7 @@ from aisle.reservation.inventory import Inventory
 from aisle.reservation.keys import generation
 from aisle.store import open_store
 from tests.conftest import with_settings
-from tests.integration.halls import A1, EPOCH, fill
+from tests.integration.lively_hall import A1, EPOCH, fill
 
 OURS = "0b8d1f6e-0000-4000-8000-000000000001"
 PATIENCE_SECONDS = 30

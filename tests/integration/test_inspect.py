@@ -16,7 +16,7 @@ from aisle.reservation.inspect_text import holds_text, keys_text, seats_text, se
 from aisle.reservation.inventory import Hall
 from aisle.reservation.keys import Place, event_sections
 from aisle.reservation.subsection import Subsection
-from tests.integration.halls import A1, A2, EPOCH, lively_hall
+from tests.integration.lively_hall import A1, A2, EPOCH, lively_hall
 
 
 async def test_sections_show_the_counts_of_the_store(config, metrics):

@@ -13,7 +13,7 @@ from aisle.reservation.rebuild import RebuildRaced, rebuild
 from aisle.reservation.sweeper import sweep_once
 from aisle.reservation.verify import verify
 from aisle.store import Store
-from tests.integration.halls import A1, A2, EPOCH, KEY_NAMES, LivelyHall, lively_hall
+from tests.integration.lively_hall import A1, A2, EPOCH, KEY_NAMES, LivelyHall, lively_hall
 from tests.invariants import assert_store_consistent
 
 

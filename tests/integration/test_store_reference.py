@@ -9,7 +9,7 @@ from aisle.reservation.hall import HallChooser
 from aisle.reservation.keyspace import NAMES
 from aisle.reservation.pool import Pool, PoolPlace, Take
 from aisle.reservation.pools import Pools
-from tests.integration.halls import EPOCH, lively_hall
+from tests.integration.lively_hall import EPOCH, lively_hall
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "store.md"
 

@@ -6,7 +6,7 @@ from aisle.reservation.inspect import look_at_facts, look_at_keys
 from aisle.reservation.inventory import Inventory
 from aisle.reservation.rebuild import rebuild
 from aisle.reservation.verify import verify
-from tests.integration.halls import A1, A2, EPOCH, lively_hall
+from tests.integration.lively_hall import A1, A2, EPOCH, lively_hall
 from tests.invariants import assert_store_consistent
 
 pytest_plugins = ["tests.integration.stores"]

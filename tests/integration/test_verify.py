@@ -10,7 +10,7 @@ from aisle.reservation.pool import Pool, PoolPlace
 from aisle.reservation.pools import Pools
 from aisle.reservation.sweeper import sweep_once
 from aisle.reservation.verify import verify
-from tests.integration.halls import A1, A2, EPOCH, LivelyHall, lively_hall
+from tests.integration.lively_hall import A1, A2, EPOCH, LivelyHall, lively_hall
 from tests.invariants import assert_store_consistent
 
 
