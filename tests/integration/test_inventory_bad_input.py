@@ -211,6 +211,17 @@ async def test_more_seats_than_a_claim_may_take_are_refused_and_ten_thousand_all
         assert view.stats["reserved"] == 10_000
 
 
+async def test_a_batch_longer_than_a_script_can_take_changes_nothing(config, metrics):
+    async with open_store(config, metrics) as store:
+        inventory = await furnished(store)
+        before = await everything(store, inventory)
+        with pytest.raises(StoreScriptFailed):
+            await inventory.claim(PLACE, [Claim(id=f"c{n}", owner="o", size=1) for n in range(9000)], epoch=EPOCH)
+        with pytest.raises(StoreScriptFailed):
+            await inventory.settle(PLACE, [Settlement(Verb.RELEASE, "booked", "o")] * 9000, epoch=EPOCH)
+        assert await everything(store, inventory) == before
+
+
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("key", KEYS)
 async def test_a_key_of_the_wrong_type_stops_an_operation_before_its_first_write(config, metrics, key, operation):
