@@ -4,9 +4,13 @@
 """
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any, get_args
 
+from aisle.accounts.access import ACCESS, PUBLIC
+from aisle.accounts.account import Role
+from aisle.accounts.desk import make_desk
 from aisle.app import build_app
 from aisle.config import PREFIX, Config
 from aisle.health import Readiness
@@ -21,6 +25,7 @@ def reference_pages() -> dict[Path, str]:
         HERE.parent / ".env.example": env_example(),
         HERE / "reference" / "http.md": http_page(),
         HERE / "reference" / "metrics.md": metrics_page(),
+        HERE / "reference" / "roles.md": roles_page(),
     }
 
 
@@ -92,6 +97,33 @@ def metrics_page() -> str:
     )
 
 
+def roles_page() -> str:
+    rows = []
+    for (method, path), callers in sorted(ACCESS.items(), key=lambda row: (row[0][1], row[0][0])):
+        cells = ["yes" if callers == PUBLIC else "", *("yes" if role in callers else "" for role in Role)]
+        rows.append(f"| {method} | `{path}` | {' | '.join(cells)} |")
+    return "\n".join(
+        [
+            "# Roles",
+            "",
+            "Who may call what. A route that is not in this table is closed to everybody. Without a session or a",
+            "token a route that is not public answers 401, with the wrong role 403. Whose booking or event it is,",
+            "is checked beyond this: what belongs to somebody else is 404.",
+            "",
+            "Buyers and sellers register themselves; `aisle account create` makes door staff and operators. A session",
+            "that was ended, or a token that was revoked, in one process is accepted by another for at most two",
+            "seconds.",
+            "",
+            "Generated from `src/aisle/accounts/access.py`.",
+            "",
+            f"| method | path | public | {' | '.join(Role)} |",
+            f"|---|---|---|{'---|' * len(Role)}",
+            *rows,
+            "",
+        ]
+    )
+
+
 def _suffix(kind: str) -> str:
     return "_total" if kind == "counter" else ""
 
@@ -100,7 +132,8 @@ def openapi_document() -> dict[str, Any]:
     document: list[dict[str, Any]] = []
 
     async def build() -> None:
-        app = build_app(Config(), Readiness({}), Metrics())
+        desk = make_desk(Config(), None, None, [], clock=time.time)  # routes are drawn here, never called
+        app = build_app(Config(), Readiness({}), Metrics(), desk)
         document.append(app.openapi_schema.to_schema())
 
     asyncio.run(build())

@@ -12,10 +12,14 @@ from contextlib import AsyncExitStack, suppress
 import asyncpg
 import structlog
 from litestar import Litestar
+from litestar.di import Provide
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 
 from aisle import __version__
+from aisle.accounts.access import Access, actor_of
+from aisle.accounts.api import account_routes
+from aisle.accounts.desk import Desk, open_desk
 from aisle.config import Config
 from aisle.db import check_database, open_database
 from aisle.envelope import envelope
@@ -50,8 +54,9 @@ async def _serve_on(listener: socket.socket, config: Config, roles: Sequence[str
     database = await stack.enter_async_context(open_database(config))
     store = await stack.enter_async_context(open_store(config, metrics))
     await _require_schema(database)
+    desk = await stack.enter_async_context(open_desk(config, database, store))
     readiness = Readiness({"database": _database_check(database, metrics), "store": store.ping})
-    server = http_server(envelope(build_app(config, readiness, metrics), metrics), config)
+    server = http_server(envelope(build_app(config, readiness, metrics, desk), metrics), config)
     stop_when_told(server, readiness)
     loop_watch = asyncio.create_task(watch_event_loop(metrics))
     log.info("serving", roles=list(roles), store=store.server.flavour, store_version=store.server.version)
@@ -63,9 +68,12 @@ async def _serve_on(listener: socket.socket, config: Config, roles: Sequence[str
             await loop_watch
 
 
-def build_app(config: Config, readiness: Readiness, metrics: Metrics) -> Litestar:
+def build_app(config: Config, readiness: Readiness, metrics: Metrics, desk: Desk) -> Litestar:
+    access = Access(desk)
     return Litestar(
-        [health_routes(readiness, metrics), api_page, openapi_json, static_routes()],
+        [health_routes(readiness, metrics), api_page, openapi_json, static_routes(), account_routes(desk, access)],
+        middleware=[access.around],
+        dependencies={"actor": Provide(actor_of, sync_to_thread=False)},
         exception_handlers=exception_answers(),
         request_max_body_size=config.body_bytes_max,
         logging_config=None,

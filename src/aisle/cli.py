@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import uvloop
 
 from aisle import __version__
+from aisle.accounts.command import mount_account
 from aisle.cli_bench import mount_bench
 from aisle.cli_store import mount_store
 from aisle.config import Config, read_config
@@ -43,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     migrate = verbs.add_parser("migrate", help="bring the database schema up to date")
     migrate.set_defaults(verb=_migrate)
 
+    mount_account(verbs)
     mount_store(verbs)
     mount_bench(verbs)
     return parser

@@ -69,6 +69,39 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     )
     seats_per_booking_max: Annotated[int, Meta(description="Most seats or places in one booking.", ge=1, le=100)] = 10
 
+    secret_key: Annotated[
+        str,
+        Meta(
+            description="Signs sessions and tokens: at least 32 bytes as hex or base64; after a comma, older ones that "
+            "still count. Empty: made once and kept in PostgreSQL."
+        ),
+    ] = ""
+    session_idle_seconds: Annotated[Seconds, Meta(description="A session nobody uses ends after this long, in s.")] = (
+        7200
+    )
+    session_seconds_max: Annotated[Seconds, Meta(description="A session ends after this long, used or not, in s.")] = (
+        43_200
+    )
+    password_threads: Annotated[
+        int, Meta(description="Password checks at the same time; each takes a core and 19 MiB.", ge=1, le=64)
+    ] = 2
+    password_queue: Annotated[
+        int, Meta(description="Password checks that may wait; more are told to come back.", ge=0, le=10_000)
+    ] = 32
+    logins_per_address: Annotated[
+        int, Meta(description="Log-in attempts of one client address per minute.", ge=1, le=1_000_000)
+    ] = 100
+    logins_per_email: Annotated[
+        int, Meta(description="Log-in attempts for one e-mail address per minute.", ge=1, le=1_000_000)
+    ] = 10
+    registrations_per_address: Annotated[
+        int, Meta(description="Registrations from one client address per minute.", ge=1, le=1_000_000)
+    ] = 30
+    trusted_proxies: Annotated[
+        str,
+        Meta(description="Comma-separated addresses or networks whose X-Forwarded-For is believed. Empty: nobody's."),
+    ] = ""
+
     body_bytes_max: Annotated[int, Meta(description="Largest HTTP request body.", ge=1024, le=64 * 1024 * 1024)] = (
         65_536
     )
