@@ -8,7 +8,7 @@ Names follow one scheme, so that an operator can read a topic list:
 across topics. A new field needs a default, an old one never changes its type; what a reader does not know it ignores.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -191,6 +191,11 @@ def topics_to(service: str, lane: str) -> list[str]:
 
 def group(service: str, lane: str) -> str:
     return f"event-id-{lane}_____{service}--{lane}"
+
+
+def route_of(message: Message) -> dict[str, Any]:
+    """The fields that an answer to this message takes over, so that it travels the same lane and partition."""
+    return {name: getattr(message, name) for name in ("lane", "event", "section", "partition", "epoch", "trace")}
 
 
 def key(message: Message) -> str:

@@ -11,7 +11,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
-from aisle.booking.booking import Booking, Request, State
+from aisle.booking.booking import Booking, Request, State, sources_of
 from aisle.messages import Part
 
 _json = msgspec.json.Encoder().encode
@@ -168,3 +168,39 @@ async def bookings_of(connection: asyncpg.Connection, ids: Sequence[UUID]) -> li
 def _booking(row: asyncpg.Record) -> Booking:
     values = dict(row)
     return Booking(**{**values, "state": State(values["state"]), "parts": _parts(values["parts"])})
+
+
+async def to_pending_payment(
+    connection: asyncpg.Connection, given: Sequence[tuple[UUID, tuple[Part, ...]]], *, deadline: datetime
+) -> None:
+    """PROCESSING -> PENDING_PAYMENT with the seats that were found; bookings in any other state stay as they are."""
+    await connection.fetch(
+        TO_PENDING_PAYMENT,
+        [id for id, _ in given],
+        [_json(parts).decode() for _, parts in given],
+        [sum(part.price * len(part.seats) for part in parts) for _, parts in given],
+        deadline,
+    )
+
+
+async def end(
+    connection: asyncpg.Connection, reasons: Sequence[tuple[UUID, str]], state: State, *, now: datetime
+) -> list[asyncpg.Record]:
+    """Move bookings to an end state where the table of moves allows it; their seats stop counting for their buyers."""
+    if not reasons:
+        return []
+    rows = await connection.fetch(
+        TO_ENDED, [id for id, _ in reasons], state.value, now, [why for _, why in reasons], sources_of(state)
+    )
+    if rows:
+        await uncount(connection, [(row["event_id"], row["buyer"], row["quantity"]) for row in rows])
+    return list(rows)
+
+
+async def ended_bookings(connection: asyncpg.Connection, ids: Sequence[UUID]) -> dict[UUID, UUID]:
+    """Those of the bookings that have ended, with their buyers."""
+    rows = await connection.fetch(
+        "select id, buyer from booking.bookings where id = any($1::uuid[]) and state in ('CANCELLED', 'FAILED')",
+        list(ids),
+    )
+    return {row["id"]: row["buyer"] for row in rows}

@@ -182,3 +182,15 @@ def _counted(rows: Sequence[asyncpg.Record]) -> dict[UUID, int]:
 
 def _event(row: asyncpg.Record) -> Event:
     return Event(**dict(row))
+
+
+async def places_of(connection: asyncpg.Connection, events: Sequence[int]) -> dict[int, dict[tuple[str, int], int]]:
+    """(section, subsection) -> the place's number, by event."""
+    rows = await connection.fetch(
+        "select event_id, section, subsection, place from ticketing.subsections where event_id = any($1::bigint[])",
+        list(events),
+    )
+    found: dict[int, dict[tuple[str, int], int]] = {}
+    for row in rows:
+        found.setdefault(row["event_id"], {})[row["section"], row["subsection"]] = row["place"]
+    return found

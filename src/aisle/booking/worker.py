@@ -1,0 +1,65 @@
+"""The booking service's ear: bookings follow what became of their seats.
+
+A booking that has ended in the meantime (its buyer cancelled, or the answer came too late) does not get its seats: they
+are sent back by the same message that an expiry sends. Safe to repeat.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import asyncpg
+
+from aisle.booking import store
+from aisle.booking.booking import State
+from aisle.messages import (
+    BookingExpired,
+    BookingFailed,
+    BookingPendingPayment,
+    Message,
+    TicketsRefused,
+    route_of,
+)
+
+
+class BookingWorker:
+    def __init__(self, database: asyncpg.Pool, *, payment_seconds: int, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._payment = timedelta(seconds=payment_seconds)
+        self._clock = clock
+
+    async def handle(self, messages: Sequence[Message]) -> list[Message]:
+        pending = {m.booking: m for m in messages if isinstance(m, BookingPendingPayment)}
+        failed = [m for m in messages if isinstance(m, BookingFailed)]
+        refused = [m for m in messages if isinstance(m, TicketsRefused)]
+        now = self._clock()
+        async with self._database.acquire() as connection, connection.transaction():
+            too_late = await self._to_pending(connection, list(pending.values()), now)
+            await store.end(connection, [(UUID(m.booking), m.reason) for m in failed], State.FAILED, now=now)
+            # The tickets' refusal may come before or after the store's yes.
+            refusals = [(UUID(m.booking), m.reason) for m in refused]
+            await store.end(connection, refusals, State.FAILED, now=now)
+            await store.end(connection, refusals, State.CANCELLED, now=now)
+        return [_give_back(message, buyer) for message, buyer in too_late]
+
+    async def _to_pending(
+        self, connection: asyncpg.Connection, messages: Sequence[BookingPendingPayment], now: datetime
+    ) -> list[tuple[BookingPendingPayment, str]]:
+        if not messages:
+            return []
+        await store.to_pending_payment(
+            connection, [(UUID(m.booking), m.parts) for m in messages], deadline=now + self._payment
+        )
+        ended = await store.ended_bookings(connection, [UUID(m.booking) for m in messages])
+        return [(m, str(ended[UUID(m.booking)])) for m in messages if UUID(m.booking) in ended]
+
+
+def _give_back(message: BookingPendingPayment, buyer: str) -> BookingExpired:
+    return BookingExpired(
+        id=f"{message.booking}.expired",
+        booking=message.booking,
+        buyer=buyer,
+        parts=message.parts,
+        why="ended-before-seats-came",
+        **route_of(message),
+    )

@@ -1,0 +1,85 @@
+"""The event-ticketing service: ticket rows follow what the store and the bookings say, and are the last word on both.
+
+A seat that the store gave away but PostgreSQL does not have free fails the booking and sends the seats back: whatever
+the store believed, no second buyer gets a ticket. Safe to repeat; order across topics does not matter.
+"""
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+import asyncpg
+
+from aisle.messages import (
+    BookingExpired,
+    Message,
+    Part,
+    SeatsReleased,
+    SeatsReserved,
+    TicketsRefused,
+    route_of,
+)
+from aisle.ticketing import store
+from aisle.ticketing.event import TicketState
+from aisle.ticketing.store import SeatRef
+
+HELD = (TicketState.RESERVED,)
+
+
+class TicketingWorker:
+    def __init__(self, database: asyncpg.Pool) -> None:
+        self._database = database
+        self._places: dict[int, Mapping[tuple[str, int], int]] = {}
+
+    async def handle(self, messages: Sequence[Message]) -> list[Message]:
+        expired = [m for m in messages if isinstance(m, BookingExpired)]
+        reserved = [m for m in messages if isinstance(m, SeatsReserved)]
+        async with self._database.acquire() as connection:
+            await self._learn_places(connection, {m.event for m in (*expired, *reserved)})
+            return [*await self._release(connection, expired), *await self._reserve(connection, reserved)]
+
+    async def _reserve(self, connection: asyncpg.Connection, messages: Sequence[SeatsReserved]) -> list[Message]:
+        if not messages:
+            return []
+        wanted = {m.booking: self._seats(m.event, m.booking, m.parts) for m in messages}
+        async with connection.transaction():
+            counts = await store.reserve(connection, [seat for seats in wanted.values() for seat in seats])
+            refused = [m for m in messages if counts.get(UUID(m.booking), 0) != len(wanted[m.booking])]
+            if refused:
+                partial = [seat for m in refused for seat in wanted[m.booking]]
+                await store.release(connection, partial, from_states=HELD)
+        answers: list[Message] = []
+        for m in refused:
+            shared = {**route_of(m), "booking": m.booking}
+            answers.append(TicketsRefused(id=f"{m.booking}.refused", reason="taken", **shared))
+            answers.append(
+                SeatsReleased(id=f"{m.booking}.repair", buyer=m.buyer, parts=m.parts, why="not-in-postgresql", **shared)
+            )
+        return answers
+
+    async def _release(self, connection: asyncpg.Connection, messages: Sequence[BookingExpired]) -> list[Message]:
+        if not messages:
+            return []
+        seats = [seat for m in messages for seat in self._seats(m.event, m.booking, m.parts)]
+        await store.release(connection, seats, from_states=HELD)
+        # The store offers the seats again only now that they can be sold; a repeat of the message says it again.
+        return [
+            SeatsReleased(
+                id=f"{m.booking}.released", booking=m.booking, buyer=m.buyer, parts=m.parts, why=m.why, **route_of(m)
+            )
+            for m in messages
+        ]
+
+    def _seats(self, event: int, booking: str, parts: Sequence[Part]) -> list[SeatRef]:
+        places = self._places[event]
+        return [
+            SeatRef(event, places[part.section, part.subsection], seat, UUID(booking), part.price)
+            for part in parts
+            for seat in part.seats
+        ]
+
+    async def _learn_places(self, connection: asyncpg.Connection, events: set[int]) -> None:
+        """Numbers of subsections never change, so each event is looked up once a process."""
+        unknown = [event for event in events if event not in self._places]
+        if unknown:
+            found = await store.places_of(connection, unknown)
+            self._places.update({event: found.get(event, {}) for event in unknown})
