@@ -14,6 +14,7 @@ from penstock.store.log import Log
 from penstock.store.producer_ids import ProducerIds
 from penstock.store.scripts import Scripts, Store
 from penstock.store.topics import Topics
+from penstock.transaction_coordinator import TransactionCoordinator
 from penstock.waiters import Waiters
 
 
@@ -34,6 +35,7 @@ class Broker:
     coordination: Coordination
     groups: Groups
     offsets: Offsets
+    transactions: TransactionCoordinator
     metrics: Metrics
     api_ranges: list[tuple[int, int, int]] = field(default_factory=list)  # (key, low, high) of dispatch.APIS
     # Encoded Metadata bodies by (version, topic names), valid for one state of the catalogue and the brokers.

@@ -41,6 +41,7 @@ from penstock.api import (
     producers,
     records,
     topics,
+    transactions,
     versions,
 )
 from penstock.broker import Broker
@@ -86,6 +87,10 @@ APIS: dict[int, Api] = {
         Api(21, "DeleteRecords", 0, 2, records.delete_records),
         Api(22, "InitProducerId", 0, 4, producers.init_producer_id),
         Api(23, "OffsetForLeaderEpoch", 2, 4, list_offsets.offset_for_leader_epoch),  # librdkafka needs exactly 2
+        Api(24, "AddPartitionsToTxn", 0, 3, transactions.add_partitions_to_txn),  # librdkafka and aiokafka send 0
+        Api(25, "AddOffsetsToTxn", 0, 3, transactions.add_offsets_to_txn),
+        Api(26, "EndTxn", 0, 3, transactions.end_txn),
+        Api(28, "TxnOffsetCommit", 0, 3, transactions.txn_offset_commit),
         Api(32, "DescribeConfigs", 1, 4, configs.describe_configs),
         Api(33, "AlterConfigs", 0, 2, configs.alter_configs),
         Api(35, "DescribeLogDirs", 1, 4, log_dirs.describe_log_dirs),
@@ -95,6 +100,8 @@ APIS: dict[int, Api] = {
         Api(47, "OffsetDelete", 0, 0, offsets.offset_delete),
         Api(60, "DescribeCluster", 0, 1, cluster.describe_cluster),
         Api(61, "DescribeProducers", 0, 0, log_dirs.describe_producers),
+        Api(65, "DescribeTransactions", 0, 0, transactions.describe_transactions),
+        Api(66, "ListTransactions", 0, 1, transactions.list_transactions),
     )
 }
 

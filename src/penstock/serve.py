@@ -36,11 +36,15 @@ from penstock.store.offsets import OffsetStore
 from penstock.store.producer_ids import ProducerIds
 from penstock.store.scripts import Scripts, Store
 from penstock.store.topics import Topics
+from penstock.store.transactions import TransactionStore
+from penstock.store.txn_keys import TxnKeys
+from penstock.transaction_coordinator import TransactionCoordinator
 from penstock.waiters import Waiters
 
 log = structlog.get_logger("penstock")
 CATALOGUE_CHECK_S = 1.0
 OPEN_LOGS_CHECK_S = 0.05
+TRANSACTIONS_CHECK_S = 0.5
 
 
 async def serve_until_signal(config: Config, announce: Callable[[Address], None]) -> None:
@@ -93,6 +97,9 @@ async def _built(config: Config, store: Store, metrics: Metrics, durability: Dur
     waiters = Waiters()
     nodes = Nodes(scripts, keys, config.node_id, advertised)
     coordination, groups, offsets = _groups(config, store, scripts, nodes)
+    logs = Log(store, scripts, keys, waiters, metrics, config.node_id, durability)
+    producer_ids = ProducerIds(store, keys)
+    txn_store = TransactionStore(store, scripts, keys, TxnKeys(config.keyspace), durability)
     return Broker(
         config=config,
         advertised=advertised,
@@ -103,12 +110,13 @@ async def _built(config: Config, store: Store, metrics: Metrics, durability: Dur
         keys=keys,
         nodes=nodes,
         topics=topics,
-        log=Log(store, scripts, keys, waiters, metrics, config.node_id, durability),
+        log=logs,
         waiters=waiters,
-        producer_ids=ProducerIds(store, keys),
+        producer_ids=producer_ids,
         coordination=coordination,
         groups=groups,
         offsets=offsets,
+        transactions=TransactionCoordinator(groups, txn_store, producer_ids, topics, logs, config.node_id, _now_ms),
         metrics=metrics,
         api_ranges=[(api.key, api.low, api.high) for api in APIS.values()],
     )
@@ -161,6 +169,7 @@ def _background(broker: Broker, peers: Peers) -> list[tuple[str, float, Callable
         ("lease", BEAT_S, peers.beat),
         ("coordinator", BEAT_S, broker.groups.beat),
         ("offsets", broker.config.offsets_sweep_s, lambda: _sweep_offsets(broker)),
+        ("transactions", TRANSACTIONS_CHECK_S, broker.transactions.sweep),
         ("catalogue", CATALOGUE_CHECK_S, peers.refresh_catalogue),
         ("open logs", OPEN_LOGS_CHECK_S, peers.look_at_open_logs),
         ("retention", broker.config.retention_interval_s, lambda: retention.sweep(broker)),

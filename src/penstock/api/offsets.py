@@ -59,11 +59,16 @@ async def offset_fetch(broker: Broker, request: Request) -> Answer:
     asked = [(row["group_id"], _positions(row["topics"])) for row in rows]
     try:
         found = await broker.offsets.fetch(asked)
+        unstable = await _unstable(broker, request, asked)
         await _look_for(broker, {position.topic for one in found if isinstance(one, dict) for position in one})
     except respline.ResplineError:
         broker.metrics.store_failures += 1
         found = [ErrorCode.coordinator_not_available] * len(asked)
-    answers = [_fetched(broker, name, wanted, one) for (name, wanted), one in zip(asked, found, strict=True)]
+        unstable = [set() for _ in asked]
+    answers = [
+        _fetched(broker, name, wanted, one, waiting)
+        for (name, wanted), one, waiting in zip(asked, found, unstable, strict=True)
+    ]
     if request.version >= MANY_GROUPS:
         return {"groups": answers}
     if request.version < 2 and (code := answers[0]["error_code"]):  # no place for it but the partitions
@@ -132,13 +137,30 @@ def _positions(topics: list[dict[str, Any]] | None) -> list[Position] | None:
     return [Position(topic["name"], partition) for topic in topics for partition in topic["partition_indexes"]]
 
 
-def _fetched(broker: Broker, group: str, wanted: list[Position] | None, found: ErrorCode | Found) -> dict[str, Any]:
+async def _unstable(broker: Broker, request: Request, asked: Sequence[tuple[str, object]]) -> list[set[Position]]:
+    """The partitions of each group whose offset a transaction may still change, if the client wants to know."""
+    if not request.body.get("require_stable", False):
+        return [set() for _ in asked]
+    return await broker.transactions.waiting_offsets([name for name, _ in asked])
+
+
+def _fetched(
+    broker: Broker, group: str, wanted: list[Position] | None, found: ErrorCode | Found, unstable: set[Position]
+) -> dict[str, Any]:
     if isinstance(found, ErrorCode):
         return {"group_id": group, "error_code": found, "topics": []}
     current = {position: offset for position, offset in found.items() if _of_this_topic(broker, position, offset)}
     topics = [
-        {"name": name, "partitions": [_partition(p, current.get(Position(name, p))) for p in partitions]}
-        for name, partitions in _by_topic(sorted(current) if wanted is None else wanted)
+        {
+            "name": name,
+            "partitions": [
+                _unset(p, ErrorCode.unstable_offset_commit)
+                if Position(name, p) in unstable
+                else _partition(p, current.get(Position(name, p)))
+                for p in partitions
+            ],
+        }
+        for name, partitions in _by_topic(sorted(unstable | set(current)) if wanted is None else wanted)
     ]
     return {"group_id": group, "error_code": ErrorCode.none, "topics": topics}
 

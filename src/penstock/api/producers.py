@@ -1,15 +1,16 @@
-"""InitProducerId: the number an idempotent producer signs its batches with."""
+"""InitProducerId: the number an idempotent producer signs its batches with. Those with a name: `api/transactions`."""
 
 from kio.schema.errors import ErrorCode
 
 import respline
+from penstock.api import transactions
 from penstock.broker import Broker
 from penstock.request import Answer, Request
 
 
 async def init_producer_id(broker: Broker, request: Request) -> Answer:
     if request.body["transactional_id"] is not None:
-        return _refused(ErrorCode.transactional_id_not_found)
+        return await transactions.init_producer_id(broker, request)
     try:
         producer_id = await broker.producer_ids.next()
     except respline.ResplineError:

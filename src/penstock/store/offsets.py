@@ -36,14 +36,16 @@ class OffsetStore:
     async def commit(self, group: str, offsets: dict[Position, Offset], epoch: int) -> bool:
         """False if another broker coordinates the group now."""
         keys = self._keys.group(group)
-        pairs = [text for position, offset in offsets.items() for text in (_field(position), _text(offset))]
+        pairs = [text for position, offset in offsets.items() for text in (offset_field(position), offset_text(offset))]
         call = Call("offset_commit", (keys.lease, keys.groups, keys.offsets), (epoch, group, *pairs))
         return bool(await self._scripts.run(call) == 1)
 
     async def fetch(self, asked: Sequence[tuple[str, Sequence[Position]]]) -> list[list[Offset | None]]:
         """The offsets of some partitions of some groups, in one round trip."""
         wanted = [at for at, (_, positions) in enumerate(asked) if positions]
-        commands = [("HMGET", self._keys.group(asked[at][0]).offsets, *map(_field, asked[at][1])) for at in wanted]
+        commands = [
+            ("HMGET", self._keys.group(asked[at][0]).offsets, *map(offset_field, asked[at][1])) for at in wanted
+        ]
         found: list[list[Offset | None]] = [[] for _ in asked]
         for at, reply in zip(wanted, await self._store.call_many(commands), strict=True):
             if isinstance(reply, respline.ServerError):
@@ -59,16 +61,20 @@ class OffsetStore:
                 raise reply
             pairs: Iterable[tuple[bytes, bytes]]
             pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
-            found.append({_position(field): _offset(value) for field, value in pairs})
+            found.append({offset_position(field): _offset(value) for field, value in pairs})
         return found
 
     async def delete(self, group: str, positions: Iterable[Position], epoch: int) -> bool:
         """False if another broker coordinates the group now."""
-        return await self._delete(group, [text for position in positions for text in (_field(position), "")], epoch)
+        return await self._delete(
+            group, [text for position in positions for text in (offset_field(position), "")], epoch
+        )
 
     async def delete_unchanged(self, group: str, seen: dict[Position, Offset], epoch: int) -> bool:
         """Delete those that are still as they were seen; a newer commit stays."""
-        return await self._delete(group, [text for p, o in seen.items() for text in (_field(p), _text(o))], epoch)
+        return await self._delete(
+            group, [text for p, o in seen.items() for text in (offset_field(p), offset_text(o))], epoch
+        )
 
     async def _delete(self, group: str, pairs: Sequence[str], epoch: int) -> bool:
         keys = self._keys.group(group)
@@ -76,15 +82,15 @@ class OffsetStore:
         return bool(reply != -1)
 
 
-def _field(position: Position) -> str:
+def offset_field(position: Position) -> str:
     return f"{position.topic}:{position.partition}"  # a topic's name has no colon
 
 
-def _text(offset: Offset) -> str:
+def offset_text(offset: Offset) -> str:
     return f"{offset.offset} {offset.leader_epoch} {offset.commit_ms} {offset.topic_id} {offset.metadata}"
 
 
-def _position(field: bytes) -> Position:
+def offset_position(field: bytes) -> Position:
     topic, _, partition = field.decode().rpartition(":")
     return Position(topic, int(partition))
 
