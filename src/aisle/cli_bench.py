@@ -6,6 +6,8 @@ Called by `cli` alone. Each name is one function; what it measures lives in `ais
 import argparse
 from typing import Any
 
+from aisle.errors import StartupError
+
 
 def mount_bench(verbs: "argparse._SubParsersAction[Any]") -> None:
     bench = verbs.add_parser("bench", help="measure a part of the platform on servers of its own")
@@ -14,10 +16,16 @@ def mount_bench(verbs: "argparse._SubParsersAction[Any]") -> None:
     inventory = names.add_parser("inventory", help="seats in the hot store: claims, search, memory, rivals")
     inventory.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     inventory.add_argument("--quick", action="store_true", help="tiny sizes: shows that it works, measures nothing")
+    inventory.add_argument(
+        "--store-option", action="append", default=[], metavar="NAME=VALUE", help="a setting of the Valkey it starts"
+    )
     inventory.set_defaults(verb=_inventory)
 
 
 def _inventory(arguments: argparse.Namespace) -> int:
     from aisle.bench.inventory import bench_inventory
 
-    return bench_inventory(as_json=arguments.json, quick=arguments.quick)
+    options = dict(option.partition("=")[::2] for option in arguments.store_option)
+    if not all(options.values()):
+        raise StartupError("--store-option takes NAME=VALUE, such as hash-max-listpack-entries=128")
+    return bench_inventory(as_json=arguments.json, quick=arguments.quick, store_options=options)

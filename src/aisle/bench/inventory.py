@@ -5,6 +5,7 @@ every second). `bench/README.md` explains every figure. Never calls a run good i
 """
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import uvloop
@@ -22,12 +23,12 @@ from aisle.metrics import Metrics
 from aisle.store import open_store
 
 
-def bench_inventory(*, as_json: bool, quick: bool) -> int:
+def bench_inventory(*, as_json: bool, quick: bool, store_options: Mapping[str, str]) -> int:
     """Measure, print; 1 if any audit found a seat sold twice or keys that disagree."""
-    result: dict[str, object] = {"bench": "inventory", **circumstances()}
+    result: dict[str, object] = {"bench": "inventory", **circumstances(), "store_options": store_options}
     sizes = QUICK if quick else FULL
     with tempfile.TemporaryDirectory(prefix="aisle-bench-") as folder, Supervisor(Path(folder) / "data", log=say) as s:
-        result |= uvloop.run(_measure(s.start_valkey().url, sizes))
+        result |= uvloop.run(_measure(s.start_valkey(options=store_options).url, sizes))
     show(result, as_json=as_json)
     return 1 if result["oversold"] or result["drift"] else 0
 

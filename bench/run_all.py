@@ -1,0 +1,54 @@
+"""Run every benchmark there is, one after the other, and keep their figures: `python -m bench.run_all`, or `make bench`.
+
+Each benchmark is a command that prints one JSON object, and starts and stops the servers it needs. The results go to
+`bench/results/<date>-<commit>.json`, one entry a benchmark. A benchmark that fails leaves no file and ends the run.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+COMMANDS = {
+    "respline": ("-m", "bench.respline"),
+    "inventory": ("-m", "aisle", "bench", "inventory", "--json"),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="bench.run_all", description="Run every benchmark and keep the figures.")
+    parser.add_argument("--results", type=Path, default=ROOT / "bench" / "results", help="folder of the result file")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"only these; there are {', '.join(COMMANDS)}")
+    arguments = parser.parse_args()
+    unknown = [name for name in arguments.names if name not in COMMANDS]
+    if unknown:
+        parser.error(f"no benchmark is called {', '.join(unknown)}; there are {', '.join(COMMANDS)}")
+    results = {name: run(name) for name in arguments.names or COMMANDS}
+    path = arguments.results / f"{datetime.now(UTC):%Y-%m-%d}-{commit()}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(results, indent=1) + "\n")
+    sys.stdout.write(f"{path}\n")
+
+
+def run(name: str) -> dict[str, object]:
+    """Progress of the benchmark, if any, passes through to the terminal."""
+    sys.stderr.write(f"{name}\n")
+    ended = subprocess.run([sys.executable, *COMMANDS[name]], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    if ended.returncode != 0:
+        raise SystemExit(f"{name} ended with {ended.returncode}")
+    result: dict[str, object] = json.loads(ended.stdout)
+    return result
+
+
+def commit() -> str:
+    revision = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return revision.stdout.strip() or "unknown"
+
+
+if __name__ == "__main__":
+    main()
