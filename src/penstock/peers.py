@@ -53,7 +53,7 @@ class Peers:
             return
         waited = [
             (topic, key[1])
-            for key in self._waiters.waited_on()
+            for key in self._waiters.watched()
             if (topic := self._topics.by_id.get(key[0])) and topic.settings.open_layout
         ]
         if not waited:

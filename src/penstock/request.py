@@ -1,10 +1,22 @@
 """A request as the API functions see it, and what they may answer."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+from penstock.waiters import Watch
 
 # dict: encoded by the schema of (api key, version). list: the body's buffers, already encoded. None: no answer is sent.
 Answer = dict[str, Any] | list[bytes | memoryview] | None
+
+
+class IdleFetch(NamedTuple):
+    """A fetch that found nothing: while nothing changes, the same request has the same answer."""
+
+    asked: bytes  # the request without its correlation id
+    catalogue: int  # the epoch of the catalogue it was answered from
+    min_bytes: int
+    wait_s: float
+    answer: list[bytes | memoryview]
 
 
 @dataclass(slots=True)
@@ -14,6 +26,8 @@ class Session:
     host: str
     principal: str = "User:ANONYMOUS"
     software: str = ""
+    watch: Watch | None = None  # of the partitions its last fetch asked for
+    idle_fetch: IdleFetch | None = None
 
 
 @dataclass(slots=True)

@@ -70,9 +70,9 @@ async def _by_age(
 ) -> None:
     cutoff = now_ms - topic.settings.retention_ms
     leo, log_start = int(meta[0]), int(meta[1])
-    if topic.settings.retention_ms < 0 or log_start >= leo or meta[4] is None or not first_point:
+    if topic.settings.retention_ms < 0 or log_start >= leo or meta[4] is None:
         return
-    if float(first_point[1]) >= cutoff:  # the oldest batch is young enough, and so is all that follows it
+    if first_point and float(first_point[1]) >= cutoff:  # the oldest batch is young enough, and so is all that follows it
         return
     if int(meta[4]) < cutoff:
         await broker.log.trim(topic, partition, leo)

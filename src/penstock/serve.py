@@ -16,6 +16,7 @@ import structlog
 
 import respline
 from penstock import retention
+from penstock.api import fetch
 from penstock.broker import Broker
 from penstock.config import Address, BadConfig, Config
 from penstock.coordination import Coordination
@@ -64,7 +65,12 @@ async def running_broker(config: Config) -> AsyncIterator[Broker]:
         store = await respline.open_store(config.store_url, name="penstock", timeout=config.store_timeout_s)
         stack.push_async_callback(store.aclose)
         durability = await _durability(config, stack)
-        server = Server(config, Metrics(), lambda session, frame: answer(broker, session, frame))
+        server = Server(
+            config,
+            Metrics(),
+            lambda session, frame: answer(broker, session, frame),
+            lambda session: fetch.release(broker, session),
+        )
         broker = await _built(config, store, server.metrics, durability)
         port = await server.start()
         broker.advertised = _advertised(config, port)

@@ -27,15 +27,19 @@ log = structlog.get_logger("penstock.server")
 Buffers = list[bytes | memoryview]
 AnswerFrame = Callable[[Session, bytes], Awaitable[Buffers | None]]
 SIZE = struct.Struct(">i")
+JOIN_BYTES_MAX = 32 * 1024
 
 
 class Server:
     """Listens, keeps the connections, and drains them when asked to stop."""
 
-    def __init__(self, config: Config, metrics: Metrics, answer: AnswerFrame) -> None:
+    def __init__(
+        self, config: Config, metrics: Metrics, answer: AnswerFrame, session_ended: Callable[[Session], None]
+    ) -> None:
         self.config = config
         self.metrics = metrics
         self.answer = answer
+        self.session_ended = session_ended
         self.connections: set[Connection] = set()
         self.paused: set[Connection] = set()
         self.draining = False
@@ -91,6 +95,7 @@ class Connection(asyncio.BufferedProtocol):
         self._arrival: asyncio.Future[None] | None = None  # what the worker waits on while there is nothing to do
         self._writable: asyncio.Future[None] | None = None  # set while the client reads slower than we write
         self._finishing = False
+        self._session = Session("")
         self.worker: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -103,8 +108,8 @@ class Connection(asyncio.BufferedProtocol):
         server.metrics.connections = len(server.connections)
         server.metrics.connections_total += 1
         peer = transport.get_extra_info("peername")
-        session = Session(host=str(peer[0]) if peer else "")
-        self.worker = asyncio.get_running_loop().create_task(self._work(session))
+        self._session.host = str(peer[0]) if peer else ""
+        self.worker = asyncio.get_running_loop().create_task(self._work(self._session))
         self.worker.add_done_callback(self._worker_ended)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -151,6 +156,7 @@ class Connection(asyncio.BufferedProtocol):
         server.metrics.connections = len(server.connections)
         if self.worker:
             self.worker.cancel()
+            server.session_ended(self._session)
         while self._frames:
             server.released(len(self._frames.popleft()))
 
@@ -193,7 +199,11 @@ class Connection(asyncio.BufferedProtocol):
             finally:
                 server.released(len(frame))
             if buffers:
-                transport.writelines(buffers)
+                # One small write is cheaper than several pieces; large answers go out uncopied.
+                if sum(map(len, buffers)) <= JOIN_BYTES_MAX:
+                    transport.write(b"".join(buffers))
+                else:
+                    transport.writelines(buffers)
             if self in server.paused:
                 self.resume_if_free()
             if self._writable:

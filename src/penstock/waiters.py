@@ -1,7 +1,9 @@
 """Long polls: fetches that wait for records, woken by appends.
 
-A fetch waits on all its partitions at once and says how many bytes it still wants; appends count them down, so a
-consumer with a large fetch.min.bytes is not woken for every batch. Nothing here touches the store.
+A connection watches the partitions of its fetches. The watch outlives the fetch, because an idle consumer asks the
+same again and again: as long as nothing changed, its next fetch costs a future and a timer and looks at no partition.
+A fetch says how many bytes it still wants and appends count them down, so a consumer with a large fetch.min.bytes is
+not woken for every batch. Nothing here touches the store.
 """
 
 import asyncio
@@ -10,60 +12,78 @@ from collections.abc import Iterable
 Key = tuple[bytes, int]  # topic id, partition
 
 
-class Waiter:
-    __slots__ = ("missing", "woken")
+class Watch:
+    """Some partitions, and whether anything happened there since `changed` was last set to False."""
 
-    def __init__(self, missing: int, woken: "asyncio.Future[None]") -> None:
-        self.missing = missing
-        self.woken = woken
+    __slots__ = ("_missing", "_waiters", "_woken", "changed", "keys")
+
+    def __init__(self, waiters: "Waiters", keys: frozenset[Key]) -> None:
+        self.keys = keys
+        self.changed = False
+        self._waiters = waiters
+        self._missing = 0
+        self._woken: asyncio.Future[None] | None = None
+
+    async def wait(self, missing_bytes: int, timeout_s: float) -> None:
+        """Until that many bytes arrived, something else changed, or time is up."""
+        if self.changed or self._waiters.closed:
+            return
+        loop = asyncio.get_running_loop()
+        self._missing = missing_bytes
+        self._woken = loop.create_future()
+        timer = loop.call_later(timeout_s, self.wake)
+        try:
+            await self._woken
+        finally:
+            timer.cancel()
+            self._woken = None
 
     def wake(self) -> None:
-        if not self.woken.done():
-            self.woken.set_result(None)
+        if self._woken and not self._woken.done():
+            self._woken.set_result(None)
+
+    def count_down(self, size: int) -> None:
+        self.changed = True
+        self._missing -= size
+        if self._missing <= 0:
+            self.wake()
 
 
 class Waiters:
     def __init__(self) -> None:
-        self._waiting: dict[Key, set[Waiter]] = {}
+        self._watches: dict[Key, set[Watch]] = {}
         self.closed = False
 
-    async def wait(self, keys: Iterable[Key], missing_bytes: int, timeout_s: float) -> None:
-        """Until that many bytes arrived on these partitions, something else changed there, or time is up."""
-        if self.closed:
-            return
-        loop = asyncio.get_running_loop()
-        waiter = Waiter(missing_bytes, loop.create_future())
-        timer = loop.call_later(timeout_s, waiter.wake)
-        keys = set(keys)
-        for key in keys:
-            self._waiting.setdefault(key, set()).add(waiter)
-        try:
-            await waiter.woken
-        finally:  # also when the client went away and the task is cancelled
-            timer.cancel()
-            for key in keys:
-                waiting = self._waiting[key]
-                waiting.discard(waiter)
-                if not waiting:
-                    del self._waiting[key]
+    def watch(self, keys: Iterable[Key]) -> Watch:
+        """Must be given to `unwatch` in the end."""
+        watch = Watch(self, frozenset(keys))
+        for key in watch.keys:
+            self._watches.setdefault(key, set()).add(watch)
+        return watch
+
+    def unwatch(self, watch: Watch) -> None:
+        for key in watch.keys:
+            watches = self._watches[key]
+            watches.discard(watch)
+            if not watches:
+                del self._watches[key]
 
     def appended(self, key: Key, size: int) -> None:
-        for waiter in self._waiting.get(key, ()):
-            waiter.missing -= size
-            if waiter.missing <= 0:
-                waiter.wake()
+        for watch in self._watches.get(key, ()):
+            watch.count_down(size)
 
     def changed(self, key: Key) -> None:
         """Somebody should look again, whatever they wait for."""
-        for waiter in self._waiting.get(key, ()):
-            waiter.wake()
+        for watch in self._watches.get(key, ()):
+            watch.changed = True
+            watch.wake()
 
-    def waited_on(self) -> list[Key]:
-        return list(self._waiting)
+    def watched(self) -> list[Key]:
+        return list(self._watches)
 
     def release_all(self) -> None:
         """The broker stops: nobody waits any more."""
         self.closed = True
-        for waiting in self._waiting.values():
-            for waiter in waiting:
-                waiter.wake()
+        for watches in self._watches.values():
+            for watch in watches:
+                watch.wake()

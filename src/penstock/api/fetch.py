@@ -13,9 +13,10 @@ import respline
 from penstock.broker import Broker
 from penstock.errors import store_error_code
 from penstock.limits import FETCH_BYTES_MAX, FETCH_WAIT_MS_MAX
-from penstock.request import Answer, Request
+from penstock.request import Answer, IdleFetch, Request, Session
 from penstock.store.log import Read, View
 from penstock.store.topics import Topic
+from penstock.waiters import Watch
 from penstock.wire.hot_fetch import FetchRequest, FetchRow, Wanted, read_fetch, write_fetch
 
 LEADER_EPOCH = 0
@@ -33,28 +34,78 @@ class Slot:
 
 
 async def fetch(broker: Broker, request: Request) -> Answer:
+    again = await _same_as_before(broker, request)
+    if again:
+        return again
     asked = read_fetch(request.frame, request.body_at, request.version)
     if asked.session_id != 0:
         return write_fetch(request.version, [], ErrorCode.fetch_session_id_not_found)
     topics = [(name, await _slots(broker, name, rows)) for name, rows in asked.topics]
     slots = [slot for _, rows in topics for slot in rows]
-    until = monotonic() + min(max(asked.max_wait_ms, 0), FETCH_WAIT_MS_MAX) / 1000
-    size = await _filled(broker, asked, slots)
-    while size < asked.min_bytes and not any(slot.code for slot in slots):
+    size = await _filled_in_time(broker, request.session, asked, slots)
+    broker.metrics.fetched_bytes += size
+    rows = [(name, [slot.row for slot in partitions if slot.row]) for name, partitions in topics]
+    answer = write_fetch(request.version, rows)
+    if size == 0 and broker.nodes.alone and not any(slot.code for slot in slots):
+        wait_s = _wait_s(asked)
+        request.session.idle_fetch = IdleFetch(
+            _without_correlation_id(request.frame), broker.topics.epoch, asked.min_bytes, wait_s, answer
+        )
+    return answer
+
+
+async def _same_as_before(broker: Broker, request: Request) -> Answer:
+    """The answer of an idle consumer's last fetch, if this one is the same and nothing happens until its time is up."""
+    idle, watch = request.session.idle_fetch, request.session.watch
+    if idle is None or watch is None or watch.changed or not broker.nodes.alone:
+        return None
+    if idle.asked != _without_correlation_id(request.frame) or idle.catalogue != broker.topics.epoch:
+        return None
+    await watch.wait(idle.min_bytes, idle.wait_s)
+    return None if watch.changed or idle.catalogue != broker.topics.epoch else idle.answer
+
+
+def _without_correlation_id(frame: bytes) -> bytes:
+    return frame[:4] + frame[8:]
+
+
+def release(broker: Broker, session: Session) -> None:
+    """The client is gone."""
+    if session.watch:
+        broker.waiters.unwatch(session.watch)
+        session.watch = session.idle_fetch = None
+
+
+async def _filled_in_time(broker: Broker, session: Session, asked: FetchRequest, slots: list[Slot]) -> int:
+    """Fill the rows, waiting for more while there is too little and time."""
+    watch = _watch(broker, session, slots)
+    session.idle_fetch = None
+    until = monotonic() + _wait_s(asked)
+    while True:
+        watch.changed = False
+        size = await _filled(broker, asked, slots)
         left = until - monotonic()
-        if left <= 0:
-            break
-        keys = [(slot.topic.id, slot.wanted.partition) for slot in slots if slot.topic]
-        await broker.waiters.wait(keys, asked.min_bytes - size, left)
-        if monotonic() >= until and not broker.nodes.alone:
+        if size >= asked.min_bytes or left <= 0 or broker.waiters.closed or any(slot.code for slot in slots):
+            return size
+        await watch.wait(asked.min_bytes - size, left)
+        if not watch.changed:
+            if broker.nodes.alone:
+                return size
             # What another broker said it appended may have been lost on the way here.
             for slot in slots:
                 broker.log.expire_view(slot.topic, slot.wanted.partition)
-        size = await _filled(broker, asked, slots)
-        if broker.waiters.closed:
-            break
-    broker.metrics.fetched_bytes += size
-    return write_fetch(request.version, [(name, [slot.row for slot in rows if slot.row]) for name, rows in topics])
+
+
+def _wait_s(asked: FetchRequest) -> float:
+    return min(max(asked.max_wait_ms, 0), FETCH_WAIT_MS_MAX) / 1000
+
+
+def _watch(broker: Broker, session: Session, slots: list[Slot]) -> Watch:
+    keys = {(slot.topic.id, slot.wanted.partition) for slot in slots if slot.topic}
+    if session.watch is None or session.watch.keys != keys:
+        release(broker, session)
+        session.watch = broker.waiters.watch(keys)
+    return session.watch
 
 
 async def _slots(broker: Broker, name: str | bytes, rows: list[Wanted]) -> list[Slot]:

@@ -185,6 +185,7 @@ class Log:
         view = self._views.get((topic.id, partition))
         if code == 0 and view:
             view.log_start, view.lso = log_start, max(view.lso, log_start)
+        self._waiters.changed((topic.id, partition))
         return ErrorCode(code), log_start
 
     async def first_record_at(self, topic: Topic, partition: int, when: int) -> by_time.Hit | None:
@@ -215,7 +216,7 @@ class Log:
             load.outdated |= load.keys
         self._views.clear()
         self._tail_bytes = 0
-        for key in self._waiters.waited_on():
+        for key in self._waiters.watched():
             self._waiters.changed(key)
 
     def forget_topics_except(self, topic_ids: "dict[bytes, Topic]") -> None:

@@ -36,6 +36,9 @@ for _ = 1, tonumber(ARGV[4]) do
   end
   redis.call('ZREM', KEYS[4], point[1])
 end
+if wanted == leo then
+  redis.call('HDEL', KEYS[2], 'tidx_bytes') -- the next batch is the first again and gets an index point
+end
 if ARGV[3] ~= '' then
   redis.call('ZADD', KEYS[4], ARGV[3], start)
 end
