@@ -1,4 +1,4 @@
-"""Run every benchmark there is, one after the other, and keep their figures: `python -m bench.run_all`, or `make bench`.
+"""Run every benchmark there is and keep the figures: `python -m bench.run_all`, or `make bench`.
 
 Each benchmark is a command that prints one JSON object, and starts and stops the servers it needs. The results go to
 `bench/results/<date>-<commit>.json`, one entry a benchmark. A benchmark that fails leaves no file and ends the run.

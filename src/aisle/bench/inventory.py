@@ -11,9 +11,10 @@ from pathlib import Path
 import uvloop
 
 from aisle.bench.finding import measure_finding, measure_hall_best, measure_opening, measure_status
+from aisle.bench.floors import measure_floors
 from aisle.bench.memory import measure_memory
 from aisle.bench.report import circumstances, say, show
-from aisle.bench.rivals import measure_ceiling, measure_redis_py, measure_seed_algorithm
+from aisle.bench.rivals import measure_redis_py, measure_seed_algorithm
 from aisle.bench.seat_fill import measure_seat_fill
 from aisle.bench.selling import measure_selling
 from aisle.bench.stage import FULL, QUICK, Sizes, Stage
@@ -66,8 +67,8 @@ async def _measure(url: str, sizes: Sizes) -> dict[str, object]:
 async def _selling_and_rivals(stage: Stage, url: str) -> dict[str, object]:
     say(f"selling {stage.sizes.seats} seats, {2 * stage.sizes.rounds} times")
     selling = await measure_selling(stage)
-    say("the rivals")
-    ceiling = await measure_ceiling(stage, url)
+    say("floors and rivals")
+    floors = await measure_floors(stage, url)
     redis_py = await measure_redis_py(stage, url)
     seed = await measure_seed_algorithm(stage, url)
     return {
@@ -82,7 +83,7 @@ async def _selling_and_rivals(stage: Stage, url: str) -> dict[str, object]:
             "claim_in_batch": selling.claims_batch,
             "confirm": selling.confirms,
             "confirm_in_batch": selling.confirms_batch,
-            "get_over_respline": ceiling,
+            **floors,
             "claim_over_redis_py": redis_py,
             "seed_algorithm": seed,
         },

@@ -1,7 +1,6 @@
 """Other ways to do the same, in the same run against the same server, so that ratios mean something on any machine.
 
-The algorithm that seed document 001 prints, word for word; the same claim script through redis-py's asyncio client; and
-a plain GET over respline, the ceiling of what a round trip can cost.
+The algorithm that seed document 001 prints, word for word; and the same claim script through redis-py's asyncio client.
 """
 
 import asyncio
@@ -11,7 +10,6 @@ import msgspec
 import redis
 import redis.asyncio
 
-import respline
 from aisle.bench.cost import Cost, cost_of, median
 from aisle.bench.selling import PARTY, concurrently, orders_for
 from aisle.bench.stage import EPOCH, Sizes, Stage
@@ -20,7 +18,6 @@ from aisle.reservation.inventory import CLAIM
 from aisle.reservation.keys import Place
 
 POOL = 50
-GETS_A_TASK = 500
 
 _pack = msgspec.msgpack.Encoder().encode
 _outcomes = msgspec.msgpack.Decoder(list[Outcome]).decode
@@ -108,26 +105,4 @@ async def measure_redis_py(stage: Stage, url: str) -> Cost:
         return median([await cost_of(stage.store, concurrently(orders[warm:], claim, POOL))])
     finally:
         await client.aclose()
-        await stage.clear(halls)
-
-
-async def measure_ceiling(stage: Stage, url: str) -> Cost:
-    """GET of a seat map, as many callers as sell one by one, nothing of ours but the connection."""
-    [hall] = halls = stage.new_halls(1)
-    await stage.open(halls)
-    key = stage.inventory.keys(hall.place)[0]
-    line = await respline.open_line(url)
-
-    async def ask() -> int:
-        for _ in range(GETS_A_TASK):
-            await line.call(b"GET", key)
-        return GETS_A_TASK
-
-    async def all_ask() -> int:
-        return sum(await asyncio.gather(*(ask() for _ in range(stage.sizes.tasks))))
-
-    try:
-        return median([await cost_of(stage.store, all_ask()) for _ in range(stage.sizes.rounds)])
-    finally:
-        await line.aclose()
         await stage.clear(halls)
