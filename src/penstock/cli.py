@@ -2,14 +2,16 @@
 
 import argparse
 import asyncio
+import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 
 import structlog
 
 import respline
-from penstock import limits
+from penstock import inspection, limits
 from penstock.config import Address, BadConfig, Config
 from penstock.serve import serve_until_signal
 
@@ -34,13 +36,23 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--log-level", default="warning", choices=["debug", "info", "warning", "error"])
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_serve(commands.add_parser("serve", help="run a broker"))
+    _add_inspect(commands.add_parser("inspect", help="show what a store holds"))
+    _add_bench(commands.add_parser("bench", help="measure a broker on this machine"))
     return parser
 
 
 def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.set_defaults(run=_serve)
     serve.add_argument("--listen", required=True, metavar="HOST:PORT", help="port 0 takes a free one and prints it")
-    serve.add_argument("--store", required=True, metavar="URL", help="redis://, valkey://, unix:// or redis+cluster://")
+    # A URL may hold a password, and command lines are visible to everybody on the machine; environments are not.
+    store = os.environ.get("PENSTOCK_STORE")
+    serve.add_argument(
+        "--store",
+        default=store,
+        required=store is None,
+        metavar="URL",
+        help="redis://, valkey://, unix:// or redis+cluster://; default: the variable PENSTOCK_STORE",
+    )
     serve.add_argument("--advertise", metavar="HOST:PORT", help="what clients are told to connect to")
     serve.add_argument("--keyspace", default="penstock", help="prefix of every key (default: %(default)s)")
     serve.add_argument("--node-id", type=int, default=1, help="unique among the brokers of one store")
@@ -61,6 +73,23 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--max-frame-bytes", type=int, default=limits.FRAME_BYTES_MAX, metavar="N")
     serve.add_argument("--max-in-flight-bytes", type=int, default=limits.IN_FLIGHT_BYTES_MAX, metavar="N")
     serve.add_argument("--metrics-listen", metavar="HOST:PORT", help="serve /metrics, /livez and /readyz there")
+
+
+def _add_inspect(inspect: argparse.ArgumentParser) -> None:
+    inspect.set_defaults(run=_inspect)
+    inspect.add_argument("view", choices=list(inspection.VIEWS))
+    inspect.add_argument("name", nargs="?", help="one topic (partitions, keys) or one group (groups)")
+    inspect.add_argument("--store", required=True, metavar="URL")
+    inspect.add_argument("--keyspace", default="penstock")
+    inspect.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+
+
+def _add_bench(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=_bench)
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
+    parser.add_argument("--records", type=int, default=1_000_000, metavar="N")
+    parser.add_argument("--store", metavar="URL", help="use this store; else one is started")
+    parser.add_argument("--kafka", metavar="HOST:PORT", help="do the same work there and print the ratios")
 
 
 def _serve(arguments: argparse.Namespace) -> int:
@@ -86,6 +115,25 @@ def _serve(arguments: argparse.Namespace) -> int:
     )
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(serve_until_signal(config, _announce))
+    return 0
+
+
+def _inspect(arguments: argparse.Namespace) -> int:
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        rows = runner.run(inspection.inspect(arguments.store, arguments.keyspace, arguments.view, arguments.name))
+    text = json.dumps({arguments.view: rows}) + "\n" if arguments.json else inspection.table(rows)
+    sys.stdout.write(text)
+    return 0
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    from penstock.bench import bench  # confluent-kafka is loaded only when it is needed
+
+    if arguments.records < 1:
+        raise BadConfig("--records must be at least 1")
+    figures = bench(arguments.records, arguments.store, arguments.kafka)
+    lines = [f"{name}: {value}\n" for name, value in figures.items()]
+    sys.stdout.write(json.dumps(figures) + "\n" if arguments.json else "".join(lines))
     return 0
 
 

@@ -24,6 +24,7 @@ from penstock.dispatch import APIS, answer
 from penstock.group_state import Rules
 from penstock.groups import Groups
 from penstock.metrics import Metrics
+from penstock.metrics_page import serving_metrics
 from penstock.nodes import BEAT_S, Nodes
 from penstock.offsets import Offsets
 from penstock.peers import Peers
@@ -84,6 +85,8 @@ async def running_broker(config: Config) -> AsyncIterator[Broker]:
         stack.push_async_callback(server.stop)
         stack.callback(broker.waiters.release_all)
         stack.push_async_callback(broker.groups.close)
+        if config.metrics_listen:
+            await stack.enter_async_context(serving_metrics(broker, config.metrics_listen))
         for name, interval, work in _background(broker, peers):
             task = asyncio.create_task(_repeat(name, interval, work))
             stack.push_async_callback(_cancel, task)

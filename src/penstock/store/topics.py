@@ -67,12 +67,15 @@ class Topics:
         self.any_open_layout = False
         self.epoch = 0  # moves with every change of the copy; caches built from it compare this
 
-    async def refresh(self) -> None:
-        """Bring the copy up to date if the catalogue changed. One GET when it did not."""
+    async def refresh(self, *, finish: bool = True) -> None:
+        """Bring the copy up to date if the catalogue changed. One GET when it did not.
+
+        `finish` also makes the partitions of topics that somebody left half-made; tools that only look say no.
+        """
         self._checked_at = time.monotonic()
         version = await self._store.call("GET", self._keys.version)
         if version != self._version:
-            await self._load(version)
+            await self._load(version, finish)
 
     async def refresh_if_stale(self, age_s: float = 0.2) -> None:
         """For requests that name something unknown: look again, but not once for each of them."""
@@ -141,7 +144,7 @@ class Topics:
             _raise_first_error(await self._scripts.run_many(calls))
             await self._store.call("HDEL", self._keys.deleting, topic_id)
 
-    async def _load(self, version: bytes | None) -> None:
+    async def _load(self, version: bytes | None, finish: bool) -> None:
         names = sorted(name.decode() for name in await self._store.call("SMEMBERS", self._keys.topics))
         replies = await self._store.call_many([("HGETALL", self._keys.topic(name)) for name in names])
         _raise_first_error(replies)
@@ -151,7 +154,7 @@ class Topics:
             if not fields:  # deleted between the two reads; the version moved, so we will be back
                 continue
             topic = self._unchanged_or_parsed(fields)
-            if fields[b"state"] != b"ready":
+            if finish and fields[b"state"] != b"ready":
                 await self._make_partitions(topic)
             by_name[topic.name] = topic
         self.by_name = by_name
