@@ -151,7 +151,7 @@ class PoolModel:
         if done is not None:
             if done.owner != owner:
                 return Code.NOT_OWNER, 0
-            if any(entry is not None and entry.state == "L" for entry in named):
+            if done.kind is Kind.HOLD or any(entry is not None and entry.state == "L" for entry in named):
                 return Code.TAKEN, 0
             return (Code.EXPIRED, 0) if done.state == "E" else (Code.OK, done.quantity)
         for entry in named:

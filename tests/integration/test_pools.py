@@ -167,6 +167,10 @@ async def test_a_booking_id_in_use_is_not_taken_for_a_conversion_that_was_done(c
         refused = await pool.pools.convert(GA, ["h1"], booking="b1", owner="ana", epoch=EPOCH)
         assert refused.code is Code.TAKEN
         assert (await pool.record("h1"))[0] == "L"
+        await pool.settle(Verb.RELEASE, "h1")
+        await pool.hold("h2", 1)
+        refused = await pool.pools.convert(GA, ["h1"], booking="h2", owner="ana", epoch=EPOCH)
+        assert refused.code is Code.TAKEN, "a hold under the booking's id would still run out"
 
 
 async def test_an_extension_moves_record_and_index_together_up_to_the_cap(config, metrics):

@@ -6,7 +6,7 @@
 -- Returns msgpack: {code, quantity, price}
 --   ok         converted now, or by an earlier call with this booking id
 --   closed  fenced  unknown  not_owner  expired  as in pool_settle.lua, if it holds for any of them: all or none
---   taken      the booking id belongs to another claim, and a hold that is named is still live
+--   taken      the booking id belongs to another claim: to a hold, or to a booking while a named hold is still live
 local function answer(code, places, price) return cmsgpack.pack({code, places or 0, tonumber(price or 0)}) end
 
 local l, refusal = open_ledger(KEYS, ARGV[1])
@@ -19,6 +19,7 @@ load_pointers(l, {owner})
 local done = l.records[booking]
 if done then
   if done.owner ~= owner then return answer('not_owner') end
+  if done.kind ~= 'b' then return answer('taken') end
   for _, id in ipairs(ids) do
     if l.records[id] and l.records[id].state == 'L' then return answer('taken') end
   end
