@@ -96,7 +96,7 @@ def sync(group: Group, asked: Sync, reply: Callable[[Synced], None], now: int, r
         if group.state is State.STABLE:
             reply(Synced(ErrorCode.none, group.protocol_type, group.protocol, member.assignment))
             return
-        group.syncing[member.id] = reply
+        group.wait_sync(member, reply)
         if member.id == group.leader:
             store_assignments(group, asked.assignments, rules)
 
@@ -164,7 +164,7 @@ def _come_in(group: Group, asked: Join, reply: Callable[[Joined], None], now: in
     )
     group.add(member)
     group.touch(member, now)
-    group.joining[member.id] = reply
+    group.wait_join(member, reply)
     begin(group, now, rules)
     group.newcomers = True
 
@@ -180,7 +180,7 @@ def _come_back(
         reply(joined_now(group, member.id))
         return
     _update(group, member, asked)
-    group.joining[member.id] = reply
+    group.wait_join(member, reply)
     begin(group, now, rules)
 
 
@@ -197,7 +197,7 @@ def _restart(
     _update(group, member, asked)
     group.touch(member, now)
     if group.state is not State.STABLE or group.elected_protocol() != group.protocol:
-        group.joining[member.id] = reply
+        group.wait_join(member, reply)
         begin(group, now, rules)
         return
     answer = joined_now(group, member.id)

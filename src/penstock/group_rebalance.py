@@ -17,7 +17,7 @@ def begin(group: Group, now: int, rules: Rules) -> None:
     if group.state is State.PREPARING:
         return
     if group.state is State.COMPLETING:
-        _answer_syncs(group, ErrorCode.rebalance_in_progress)
+        _answer_syncs(group, ErrorCode.rebalance_in_progress, now)
         for member in group.members.values():
             member.assignment = b""
     longest = group.longest_rebalance_ms()
@@ -76,8 +76,10 @@ def abandon(group: Group, code: ErrorCode) -> None:
     """Answer whoever waits: this broker is not the group's coordinator any more, or stops."""
     for member_id, reply in group.joining.items():
         reply(Joined(code, member_id))
+    for waiting in group.syncing.values():
+        waiting(Synced(code))
     group.joining.clear()
-    _answer_syncs(group, code)
+    group.syncing.clear()
 
 
 def _complete_join(group: Group, now: int) -> None:
@@ -129,7 +131,7 @@ def _assigned(
     if group.state is not State.COMPLETING or group.generation != generation:
         return  # the next round has begun, and it has answered those who waited
     if code:
-        _answer_syncs(group, code)
+        _answer_syncs(group, code, now)
         begin(group, now, rules)
         return
     for member in group.members.values():
@@ -160,9 +162,10 @@ def _round_is_over(group: Group, now: int, rules: Rules) -> None:
         remove(group, member, now, rules, ErrorCode.unknown_member_id)
 
 
-def _answer_syncs(group: Group, code: ErrorCode) -> None:
+def _answer_syncs(group: Group, code: ErrorCode, now: int) -> None:
     syncing, group.syncing = group.syncing, {}
-    for reply in syncing.values():
+    for member_id, reply in syncing.items():
+        group.touch(group.members[member_id], now)
         reply(Synced(code))
 
 

@@ -179,6 +179,16 @@ class Group:
         if was_leader:
             self.leader = new_id
 
+    def wait_join(self, member: Member, reply: Callable[[Joined], None]) -> None:
+        if earlier := self.joining.pop(member.id, None):  # of a connection that broke, or of a confused client
+            earlier(Joined(ErrorCode.rebalance_in_progress, member.id))
+        self.joining[member.id] = reply
+
+    def wait_sync(self, member: Member, reply: Callable[[Synced], None]) -> None:
+        if earlier := self.syncing.pop(member.id, None):
+            earlier(Synced(ErrorCode.rebalance_in_progress))
+        self.syncing[member.id] = reply
+
     def touch(self, member: Member, now: int) -> None:
         """The member gave a sign of life."""
         member.deadline = now + member.session_ms
