@@ -253,9 +253,11 @@ class Model:
         if earlier is not None:
             if earlier.owner != claim.owner:
                 return Outcome(Code.NOT_OWNER)
-            if earlier.state == "E":
+            if earlier.state != "E":
+                return _answer(earlier)
+            # A share of a party that could not be seated as a whole was never anybody's; its claim may come back.
+            if earlier.note != "undone":
                 return Outcome(Code.EXPIRED)
-            return _answer(earlier)
         if not self.on_sale:
             return Outcome(Code.CLOSED)
         if (claim.size if claim.seats is None else len(claim.seats)) > self.hall.limit:
@@ -267,6 +269,7 @@ class Model:
         self._move(runs, SeatState.RESERVED)
         record = Record("L", claim.kind.value, claim.owner, self.price, now, deadline, int(how), "", runs)
         self.records[claim.id] = record
+        self.index.pop(claim.id, None)
         if deadline:
             self.index[claim.id] = deadline
         return _answer(record)

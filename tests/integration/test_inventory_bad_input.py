@@ -268,6 +268,26 @@ async def test_a_key_that_is_missing_is_drift_or_an_unknown_claim_and_nothing_ch
         assert await everything(store, inventory) == before
 
 
+@pytest.mark.parametrize(
+    ("key", "field", "value", "complaint"),
+    [
+        ("seat_meta", "7-3", "ghost", "seat 7-3 is available and has an owner"),
+        ("row_avail", "7", 1, "row_avail of row 7"),
+        ("section_stats", "available", 1, "section_stats counts fewer seats than the map has"),
+        ("section_stats", "available", "many", "section_stats is incomplete"),
+        ("section_config", "rows", 24, "seats_bf does not fit section_config"),
+    ],
+)
+async def test_keys_that_contradict_the_seats_stop_a_claim_whole(config, metrics, key, field, value, complaint):
+    async with open_store(config, metrics) as store:
+        inventory = await furnished(store)
+        await store.call("HSET", inventory.keys(PLACE)[KEYS.index(key)], field, value)
+        before = await everything(store, inventory)
+        with pytest.raises(StoreScriptFailed, match=f"DRIFT {complaint}"):
+            await inventory.claim(PLACE, [Claim(id="new", owner="o", seats=(26, 27))], epoch=EPOCH)
+        assert await everything(store, inventory) == before
+
+
 async def test_a_record_that_cannot_be_read_is_drift(config, metrics):
     async with open_store(config, metrics) as store:
         inventory = await furnished(store)

@@ -47,7 +47,7 @@ claims = st.builds(
     hold_ms=st.sampled_from([60_000, 600_000]),
     seats=st.none() | st.none() | seat_lists,
 )
-settlements = st.tuples(st.sampled_from(Verb), numbers, strangers, st.sampled_from(["released", "refunded"]))
+settlements = st.tuples(st.sampled_from(Verb), numbers, strangers, st.sampled_from(["released", "refunded", "undone"]))
 
 
 @st.composite
@@ -202,7 +202,7 @@ async def random_step(rnd: random.Random, duel: Duel) -> None:
         case "settle":
             # A second settlement of the same claim in one batch is part of the game.
             targets = [duel.somebody(rnd.choice([number, rnd.randrange(1000)]), stranger=stranger) for _ in range(3)]
-            why = rnd.choice(["released", "refunded"])
+            why = rnd.choice(["released", "refunded", "undone"])
             batch = [Settlement(rnd.choice(list(Verb)), *target, why) for target in targets[: rnd.randint(1, 3)]]
             await duel.settle(batch, epoch)
         case "part":
