@@ -12,9 +12,11 @@ from aisle.accounts.access import ACCESS, PUBLIC
 from aisle.accounts.account import Role
 from aisle.accounts.desk import make_desk
 from aisle.app import build_app
+from aisle.booking.api import booking_routes
 from aisle.config import PREFIX, Config
 from aisle.health import Readiness
 from aisle.metrics import Metrics
+from aisle.ticketing.api import event_routes
 
 HERE = Path(__file__).parent
 
@@ -133,7 +135,7 @@ def openapi_document() -> dict[str, Any]:
 
     async def build() -> None:
         desk = make_desk(Config(), None, None, [], clock=time.time)  # routes are drawn here, never called
-        app = build_app(Config(), Readiness({}), Metrics(), desk)
+        app = build_app(Config(), Readiness({}), Metrics(), desk, [event_routes(None), booking_routes(None)])
         document.append(app.openapi_schema.to_schema())
 
     asyncio.run(build())

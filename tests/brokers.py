@@ -27,7 +27,7 @@ def penstock(folder: Path, store_url: str, keyspace: str) -> Iterator[str]:
         keyspace,
     ]
     with Supervisor(folder, log=lambda line: None) as supervisor:
-        supervisor.start_program("penstock", command, {}, ready=lambda: answers(address))
+        supervisor.start_program("penstock", command, {"PENSTOCK_STORE": store_url}, ready=lambda: answers(address))
         yield address
 
 

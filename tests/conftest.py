@@ -7,6 +7,7 @@ A server that does not start fails the run: nothing here is skipped for want of 
 import asyncio
 import inspect
 import itertools
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,9 +20,11 @@ import pytest
 import uvloop
 
 from aisle.config import Config
+from aisle.embedded.server import free_port
 from aisle.embedded.supervisor import Supervisor
 from aisle.metrics import Metrics
 from aisle.migrate import migrate
+from tests.apache_kafka import answers
 
 _prefixes = itertools.count()
 
@@ -29,6 +32,7 @@ _prefixes = itertools.count()
 class Servers(NamedTuple):
     database_url: str
     store_url: str
+    kafka: str
 
 
 class ServersOfTheRun:
@@ -40,7 +44,16 @@ class ServersOfTheRun:
         # Durability is tested on servers of its own; here speed counts.
         postgres = self._supervisor.start_postgres(options={"fsync": "off", "max_connections": "300"})
         valkey = self._supervisor.start_valkey(append=False)
-        self.servers = Servers(postgres.url, valkey.url)
+        self.servers = Servers(postgres.url, valkey.url, self._start_penstock(valkey.url))
+
+    def _start_penstock(self, store_url: str) -> str:
+        """For processes that only publish. Tests that also consume start one of their own (`tests/brokers.py`)."""
+        address = f"127.0.0.1:{free_port()}"
+        command = [sys.executable, "-m", "penstock", "serve", "--listen", address]
+        self._supervisor.start_program(
+            "penstock", command, {"PENSTOCK_STORE": store_url}, ready=lambda: answers(address)
+        )
+        return address
 
     def pytest_configure_node(self, node: object) -> None:
         node.workerinput["servers"] = tuple(self.servers)  # type: ignore[attr-defined]
@@ -99,7 +112,11 @@ def database_url(servers: Servers, worker_id: str) -> str:
 def config(database_url: str, servers: Servers, worker_id: str) -> Config:
     """Settings that point at this worker's database and at keys no other test uses."""
     return Config(
-        database_url=database_url, store_url=servers.store_url, store_prefix=f"{worker_id}.{next(_prefixes)}:", port=0
+        database_url=database_url,
+        store_url=servers.store_url,
+        store_prefix=f"{worker_id}.{next(_prefixes)}:",
+        kafka=servers.kafka,
+        port=0,
     )
 
 

@@ -33,10 +33,12 @@ def run_aisle(
 
 
 @contextmanager
-def serving(config: Config) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+def serving(config: Config, roles: str = "api") -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """`aisle serve` on a free port; yields the process and its address once it is ready."""
     config = msgspec.structs.replace(config, port=free_port())
-    process = subprocess.Popen([sys.executable, "-m", "aisle", "serve"], env=clean_environment(as_environment(config)))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "aisle", "serve", "--roles", roles], env=clean_environment(as_environment(config))
+    )
     address = f"http://{config.host}:{config.port}"
     try:
         wait_until(lambda: status_of(f"{address}/livez") == 200, f"{address} answers", process)

@@ -8,10 +8,13 @@ import signal
 import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 
 import asyncpg
 import structlog
-from litestar import Litestar
+from litestar import Litestar, Router
 from litestar.di import Provide
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
@@ -20,6 +23,10 @@ from aisle import __version__
 from aisle.accounts.access import Access, actor_of
 from aisle.accounts.api import account_routes
 from aisle.accounts.desk import Desk, open_desk
+from aisle.booking.api import booking_routes
+from aisle.booking.desk import BookingDesk
+from aisle.booking.place import Placer
+from aisle.bridges import counts_of, open_gate, sales_from, switch_sale
 from aisle.config import Config
 from aisle.db import check_database, open_database
 from aisle.envelope import envelope
@@ -27,14 +34,20 @@ from aisle.errors import StartupError
 from aisle.health import Check, NotReady, Readiness, health_routes
 from aisle.http_server import HttpServer, http_server, listen
 from aisle.limits import READY_CHECK_SECONDS_MAX
+from aisle.log import LogWriter, open_writer, require_log
 from aisle.metrics import Metrics, watch_event_loop
 from aisle.migrate import pending_migrations
 from aisle.problems import exception_answers
-from aisle.store import open_store
+from aisle.relay import Relay
+from aisle.reservation.inventory import Inventory
+from aisle.services import Parts, running_services
+from aisle.store import Store, open_store
+from aisle.ticketing.api import EventDesk, event_routes
+from aisle.ticketing.catalogue import Catalogue
 from aisle.ui.api_page import api_page, openapi_json
 from aisle.ui.pages import static_routes
 
-ROLES = ("api",)
+ROLES = ("api", "booking", "reservation", "ticketing")
 
 log = structlog.get_logger()
 
@@ -54,9 +67,14 @@ async def _serve_on(listener: socket.socket, config: Config, roles: Sequence[str
     database = await stack.enter_async_context(open_database(config))
     store = await stack.enter_async_context(open_store(config, metrics))
     await _require_schema(database)
+    await require_log(config.kafka, config.store_connect_timeout)
+    writer = await stack.enter_async_context(open_writer(config.kafka))
+    parts = await _parts(config, database, store, writer)
     desk = await stack.enter_async_context(open_desk(config, database, store))
+    routers = await _api_routers(parts, stack) if "api" in roles else []
     readiness = Readiness({"database": _database_check(database, metrics), "store": store.ping})
-    server = http_server(envelope(build_app(config, readiness, metrics, desk), metrics), config)
+    server = http_server(envelope(build_app(config, readiness, metrics, desk, routers), metrics), config)
+    await stack.enter_async_context(running_services(parts, roles))
     stop_when_told(server, readiness)
     loop_watch = asyncio.create_task(watch_event_loop(metrics))
     log.info("serving", roles=list(roles), store=store.server.flavour, store_version=store.server.version)
@@ -68,10 +86,13 @@ async def _serve_on(listener: socket.socket, config: Config, roles: Sequence[str
             await loop_watch
 
 
-def build_app(config: Config, readiness: Readiness, metrics: Metrics, desk: Desk) -> Litestar:
+def build_app(
+    config: Config, readiness: Readiness, metrics: Metrics, desk: Desk, routers: Sequence[Router] = ()
+) -> Litestar:
     access = Access(desk)
+    pages: list[Any] = [health_routes(readiness, metrics), api_page, openapi_json, static_routes()]
     return Litestar(
-        [health_routes(readiness, metrics), api_page, openapi_json, static_routes(), account_routes(desk, access)],
+        [*pages, account_routes(desk, access), *routers],
         middleware=[access.around],
         dependencies={"actor": Provide(actor_of, sync_to_thread=False)},
         exception_handlers=exception_answers(),
@@ -85,6 +106,33 @@ def build_app(config: Config, readiness: Readiness, metrics: Metrics, desk: Desk
             use_handler_docstrings=True,
         ),
     )
+
+
+async def _parts(config: Config, database: asyncpg.Pool, store: Store, writer: LogWriter) -> Parts:
+    relays = {service: Relay(service, database, writer) for service in ("booking", "ticketing")}
+    inventory = Inventory(store, await open_gate(database, store))
+    return Parts(config, database, store, inventory, writer, Catalogue(database, store), relays, _now)
+
+
+async def _api_routers(parts: Parts, stack: AsyncExitStack) -> list[Router]:
+    find_sale = sales_from(parts.catalogue)
+    placer = Placer(parts.database, parts.writer, find_sale, clock=parts.clock)
+    stack.push_async_callback(placer.aclose)
+    events = EventDesk(
+        parts.database,
+        parts.catalogue,
+        parts.relays["ticketing"],
+        parts.clock,
+        parts.config.own_lane_from_seats,
+        counts=partial(counts_of, parts.store),
+        switch=partial(switch_sale, parts.inventory),
+    )
+    bookings = BookingDesk(parts.database, placer, parts.relays["booking"], find_sale, parts.clock)
+    return [event_routes(events), booking_routes(bookings)]
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 def stop_when_told(server: HttpServer, readiness: Readiness) -> None:

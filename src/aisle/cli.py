@@ -38,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     up.set_defaults(verb=_up)
 
     serve = verbs.add_parser("serve", help="run roles of the platform against given servers")
-    serve.add_argument("--roles", default="api", help="comma-separated: api")
+    serve.add_argument("--roles", default="api,booking,reservation,ticketing", help="comma-separated; all by default")
     serve.set_defaults(verb=_serve)
 
     migrate = verbs.add_parser("migrate", help="bring the database schema up to date")
@@ -87,4 +87,6 @@ def _with_servers(config: Config) -> Config:
         raise StartupError("AISLE_DATABASE_URL is not set; `aisle up` starts an embedded PostgreSQL")
     if not config.store_url:
         raise StartupError("AISLE_STORE_URL is not set; `aisle up` starts an embedded Valkey")
+    if not config.kafka:
+        raise StartupError("AISLE_KAFKA is not set; `aisle up` starts an embedded Penstock")
     return config

@@ -102,6 +102,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Meta(description="Comma-separated addresses or networks whose X-Forwarded-For is believed. Empty: nobody's."),
     ] = ""
 
+    own_lane_from_seats: Annotated[
+        int, Meta(description="Events of at least so many seats get topics and workers of their own.", ge=1)
+    ] = 5_000
+
     body_bytes_max: Annotated[int, Meta(description="Largest HTTP request body.", ge=1024, le=64 * 1024 * 1024)] = (
         65_536
     )

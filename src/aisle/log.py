@@ -54,6 +54,8 @@ class LogWriter:
                 **RELIABLE,
             }
         )
+        self._bootstrap = bootstrap
+        self._lanes: set[str] = set()
         self._loop = asyncio.get_running_loop()
         self._stopping = threading.Event()
         self._confirmed: list[_Batch] = []
@@ -63,8 +65,15 @@ class LogWriter:
     async def publish(self, messages: Sequence[Message]) -> None:
         """Returns when the log has confirmed every message; raises LogUnavailable if it did not."""
         if messages:
+            await self._ensure_lanes({message.lane for message in messages})
             rows = [(topic(type(m), m.lane), encode(m), key(m), m.partition, None) for m in messages]
             await self._send(rows)
+
+    async def _ensure_lanes(self, lanes: set[str]) -> None:
+        """A lane's topics are made before its first message, which a broker would make with one partition."""
+        for lane in lanes - self._lanes:
+            await ensure_lane(self._bootstrap, lane)
+            self._lanes.add(lane)
 
     async def bury(self, received: Sequence[tuple[Received, str, str]]) -> None:
         """Put messages that cannot be handled on the dead-letter topic: (message, lane, reason)."""
@@ -151,8 +160,15 @@ class LogReader:
     async def batch(self, timeout_s: float = 0.5) -> list[Received]:
         """Up to LOG_BATCH_MESSAGES_MAX messages, or none after the time-out. Rebalances happen in this call only."""
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._thread, self._consumer.consume, LOG_BATCH_MESSAGES_MAX, timeout_s)
+        found = await loop.run_in_executor(self._thread, self._wait_for_some, timeout_s)
         return [_received(message) for message in found if message.error() is None]
+
+    def _wait_for_some(self, timeout_s: float) -> list[Any]:
+        # `consume` alone would wait for a full batch; one message must not wait for the next five hundred.
+        first = self._consumer.poll(timeout_s)
+        if first is None:
+            return []
+        return [first, *self._consumer.consume(LOG_BATCH_MESSAGES_MAX - 1, 0)]
 
     async def commit(self, received: Sequence[Received]) -> None:
         """Everything up to these messages has had its effect."""
@@ -164,7 +180,7 @@ class LogReader:
         try:
             await loop.run_in_executor(self._thread, lambda: self._consumer.commit(offsets=offsets, asynchronous=False))
         except KafkaException as error:
-            # Somebody else owns the partition by now, or the log is away: the messages come again, effects repeat safely.
+            # Somebody else owns the partition by now, or the log is away: the messages come again, and that is safe.
             raise LogUnavailable(f"offsets were not committed: {error}") from None
 
     async def aclose(self) -> None:

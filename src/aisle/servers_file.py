@@ -1,6 +1,8 @@
 """Where a running `aisle up` tells the other commands how to reach its servers: `<data directory>/servers.json`.
 
-    {"database_url": "postgresql://...", "store_url": "unix://..."}      mode 0600, because the addresses hold passwords
+    {"database_url": "postgresql://...", "store_url": "unix://...", "kafka": "127.0.0.1:..."}
+
+Mode 0600, because the addresses hold passwords.
 
 Written by `aisle up`, removed when it stops. After a kill -9 the file stays and leads nowhere, which the command that
 follows it says.
@@ -20,13 +22,16 @@ from aisle.errors import StartupError
 class Addresses(msgspec.Struct, forbid_unknown_fields=True):
     database_url: str
     store_url: str
+    kafka: str = ""
 
 
 @contextmanager
 def servers_file(config: Config) -> Iterator[None]:
     """The file is there while the block runs."""
     path = _path(config)
-    write_private(path, msgspec.json.encode(Addresses(config.database_url, config.store_url)).decode() + "\n")
+    write_private(
+        path, msgspec.json.encode(Addresses(config.database_url, config.store_url, config.kafka)).decode() + "\n"
+    )
     try:
         yield
     finally:
@@ -48,6 +53,7 @@ def with_running_servers(config: Config) -> Config:
         config,
         database_url=config.database_url or found.database_url,
         store_url=config.store_url or found.store_url,
+        kafka=config.kafka or found.kafka,
     )
 
 

@@ -5,6 +5,7 @@ The platform runs as a process of its own beside the servers, exactly as `aisle 
 
 import asyncio
 import os
+import socket
 import sys
 import urllib.error
 import urllib.request
@@ -19,7 +20,7 @@ from aisle.http_server import listen
 from aisle.migrate import migrate
 from aisle.servers_file import servers_file
 
-CHILD_SETTINGS = ("host", "port", "database_url", "store_url")
+CHILD_SETTINGS = ("host", "port", "database_url", "store_url", "kafka")
 
 
 def up(config: Config) -> int:
@@ -31,6 +32,8 @@ def up(config: Config) -> int:
             config = msgspec.structs.replace(config, database_url=supervisor.start_postgres().url)
         if not config.store_url:
             config = msgspec.structs.replace(config, store_url=supervisor.start_valkey().url)
+        if not config.kafka:
+            config = msgspec.structs.replace(config, kafka=_start_penstock(supervisor, config.store_url))
         applied = asyncio.run(migrate(config))
         if applied:
             _say(f"schema: {', '.join(applied)}")
@@ -52,6 +55,29 @@ def _run(config: Config, supervisor: Supervisor) -> int:
     _say(f"  data, logs   {os.path.relpath(config.data_dir)}")
     _say("  Ctrl-C stops it; the data stays.")
     return supervisor.wait()
+
+
+def _start_penstock(supervisor: Supervisor, store_url: str) -> str:
+    """The event log, as a process of its own on the same store."""
+    port = free_port()
+    supervisor.start_program(
+        "penstock",
+        [
+            *(sys.executable, "-m", "penstock", "serve", "--listen", f"127.0.0.1:{port}"),
+            *("--no-auto-create", "--group-initial-delay", "0"),
+        ],
+        {"PENSTOCK_STORE": store_url},
+        ready=lambda: _listens(port),
+    )
+    return f"127.0.0.1:{port}"
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 def _answers(url: str) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from litestar import Request
+from litestar.di import NamedDependency
 from litestar.exceptions import NotAuthorizedException
 from litestar.types import ASGIApp, Receive, Scope, Send
 
@@ -55,6 +56,18 @@ ACCESS: Mapping[tuple[str, str], Callers] = {
     ("POST", "/api/v1/tokens"): PUBLIC,
     ("GET", "/api/v1/tokens"): ANYONE_LOGGED_IN,
     ("DELETE", "/api/v1/tokens/{token_id}"): ANYONE_LOGGED_IN,
+    ("GET", "/api/v1/events"): PUBLIC,
+    ("GET", "/api/v1/events/{event_id}"): PUBLIC,
+    ("GET", "/api/v1/events/{event_id}/sections"): PUBLIC,
+    ("GET", "/api/v1/events/{event_id}/sections/{section}"): PUBLIC,
+    ("POST", "/api/v1/events"): frozenset({Role.SELLER}),
+    ("POST", "/api/v1/events/{event_id}/open"): frozenset({Role.SELLER}),
+    ("POST", "/api/v1/events/{event_id}/close"): frozenset({Role.SELLER}),
+    ("GET", "/api/v1/seller/events/{event_id}"): frozenset({Role.SELLER}),
+    ("POST", "/api/v1/bookings"): frozenset({Role.BUYER}),
+    ("GET", "/api/v1/bookings"): frozenset({Role.BUYER}),
+    ("GET", "/api/v1/bookings/{booking_id}"): frozenset({Role.BUYER}),
+    ("POST", "/api/v1/bookings/{booking_id}/cancel"): frozenset({Role.BUYER}),
 }
 
 
@@ -66,8 +79,11 @@ def actor_in(scope: Scope) -> Actor:
 
 
 def actor_of(request: Request[Any, Any, Any]) -> Actor:
-    """The same as a dependency: a route handler that takes `actor: Actor` gets it."""
+    """The same as a dependency named `actor`: a route handler that takes `actor: CurrentActor` gets it."""
     return actor_in(request.scope)
+
+
+CurrentActor = NamedDependency[Actor]
 
 
 class Access:

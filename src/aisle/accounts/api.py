@@ -14,8 +14,8 @@ from litestar.datastructures import Cookie
 from litestar.exceptions import NotAuthorizedException
 from msgspec import Meta
 
-from aisle.accounts.access import Access
-from aisle.accounts.account import EMAIL_CHARS_MAX, Account, Actor, Role
+from aisle.accounts.access import Access, CurrentActor
+from aisle.accounts.account import EMAIL_CHARS_MAX, Account, Role
 from aisle.accounts.client_address import client_address
 from aisle.accounts.cross_site import COOKIE
 from aisle.accounts.desk import Desk
@@ -90,19 +90,19 @@ def _session_routes(desk: Desk, access: Access) -> list[Any]:
         return Response(account, cookies=[_cookie(text, max_age_s=int(desk.config.session_seconds_max))])
 
     @delete("/sessions/current", summary="Log out", status_code=204)
-    async def end_session(actor: Actor) -> Response[None]:
+    async def end_session(actor: CurrentActor) -> Response[None]:
         if actor.session is None:
             raise Problem(404, "no_session", "this request was made with a token; revoke it instead")
         await desk.sessions.end(actor)
         return Response(None, status_code=204, cookies=[_cookie("", max_age_s=0)])
 
     @delete("/sessions", summary="Log out everywhere; tokens of programs stay", status_code=204)
-    async def end_all_sessions(actor: Actor) -> Response[None]:
+    async def end_all_sessions(actor: CurrentActor) -> Response[None]:
         await desk.sessions.end_all(actor.account_id)
         return Response(None, status_code=204, cookies=[_cookie("", max_age_s=0)])
 
     @get("/me", summary="Who am I")
-    async def me(actor: Actor) -> Account:
+    async def me(actor: CurrentActor) -> Account:
         account = await desk.accounts.find(actor.account_id)
         if account is None:
             raise NotAuthorizedException("this account is gone")
@@ -119,11 +119,11 @@ def _token_routes(desk: Desk, access: Access) -> list[Any]:
         return TokenShown(token.id, token.name, token.created_at, token.expires_at, text)
 
     @get("/tokens", summary="My tokens, newest first, without their secrets")
-    async def list_tokens(actor: Actor) -> TokenList:
+    async def list_tokens(actor: CurrentActor) -> TokenList:
         return TokenList(await desk.bearers.live(actor.account_id))
 
     @delete("/tokens/{token_id:uuid}", summary="Revoke one of my tokens", status_code=204)
-    async def revoke_token(actor: Actor, token_id: UUID) -> None:
+    async def revoke_token(actor: CurrentActor, token_id: UUID) -> None:
         if not await desk.bearers.revoke(actor.account_id, token_id):
             raise Problem(404, "not_found", "you have no such token")
 

@@ -10,13 +10,11 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-import asyncpg
-
 from aisle.accounts.account import Account, Role
 from aisle.config import Config, read_config
 from aisle.errors import Problem, StartupError
 
-PASSWORD_LINE_CHARS_MAX = 1024
+PASSWORD_LINE_BYTES_MAX = 1024
 
 
 def mount_account(verbs: Any) -> None:
@@ -37,7 +35,7 @@ def _create(arguments: argparse.Namespace) -> int:
         sys.stderr.write("password: ")
         sys.stderr.flush()
     try:
-        password = sys.stdin.readline(PASSWORD_LINE_CHARS_MAX).rstrip("\r\n")
+        password = sys.stdin.buffer.readline(PASSWORD_LINE_BYTES_MAX).decode().rstrip("\r\n")
         account = asyncio.run(_create_account(config, arguments.email, Role(arguments.role), password))
     except UnicodeDecodeError:
         raise StartupError("the password is not valid text") from None
@@ -48,6 +46,8 @@ def _create(arguments: argparse.Namespace) -> int:
 
 
 async def _create_account(config: Config, email: str, role: Role, password: str) -> Account:
+    import asyncpg
+
     from aisle.accounts.passwords import Passwords
     from aisle.accounts.register import create_account
     from aisle.accounts.store import AccountsStore

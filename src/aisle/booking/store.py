@@ -12,11 +12,11 @@ import asyncpg
 import msgspec
 
 from aisle.booking.booking import Booking, Request, State, sources_of
-from aisle.messages import Part
+from aisle.messages import Message, Part, encode
 
 _json = msgspec.json.Encoder().encode
 _request = msgspec.json.Decoder(Request).decode
-_parts = msgspec.json.Decoder(tuple[Part, ...]).decode
+parts_of = msgspec.json.Decoder(tuple[Part, ...]).decode
 
 COLUMNS = "id, event_id, state, quantity, parts, total, reason, placed_at, deadline, ended_at"
 
@@ -24,8 +24,9 @@ COLUMNS = "id, event_id, state, quantity, parts, total, reason, placed_at, deadl
 PLACE = """
     with asked as (
         select * from unnest($1::uuid[], $2::bigint[], $3::text[], $4::uuid[], $5::jsonb[], $6::int[], $7::text[],
-                             $8::bytea[], $9::int[])
-            as a(id, event_id, lane, buyer, request, quantity, idempotency_key, request_hash, seats_max)
+                             $8::bytea[], $9::int[], $11::smallint[], $12::int[])
+            as a(id, event_id, lane, buyer, request, quantity, idempotency_key, request_hash, seats_max,
+                 partition, epoch)
     ), earlier as (
         select b.id, b.buyer, b.idempotency_key, b.request_hash
         from booking.bookings b join asked a using (buyer, idempotency_key)
@@ -39,8 +40,9 @@ PLACE = """
         returning event_id, buyer
     ), placed as (
         insert into booking.bookings
-            (id, event_id, lane, buyer, request, quantity, idempotency_key, request_hash, placed_at)
-        select a.id, a.event_id, a.lane, a.buyer, a.request, a.quantity, a.idempotency_key, a.request_hash, $10
+            (id, event_id, lane, partition, epoch, buyer, request, quantity, idempotency_key, request_hash, placed_at)
+        select a.id, a.event_id, a.lane, a.partition, a.epoch, a.buyer, a.request, a.quantity, a.idempotency_key,
+               a.request_hash, $10
         from asked a join counted c using (event_id, buyer)
         on conflict (buyer, idempotency_key) do nothing
         returning id
@@ -72,7 +74,7 @@ TO_ENDED = """
     update booking.bookings b set state = $2, reason = o.reason, ended_at = $3
     from unnest($1::uuid[], $4::text[]) as o(id, reason)
     where b.id = o.id and b.state = any($5::text[])
-    returning b.id, b.event_id, b.lane, b.buyer, b.quantity, b.parts
+    returning b.id, b.event_id, b.lane, b.partition, b.epoch, b.buyer, b.quantity, b.parts
 """
 
 
@@ -87,6 +89,8 @@ class Placing(msgspec.Struct, frozen=True):
     idempotency_key: str
     request_hash: bytes
     seats_max: int
+    partition: int = 0
+    epoch: int = 1
 
 
 class Placed(msgspec.Struct, frozen=True):
@@ -115,6 +119,8 @@ async def place(connection: asyncpg.Connection, placings: Sequence[Placing], *, 
             [p.request_hash for p in placings],
             [p.seats_max for p in placings],
             now,
+            [p.partition for p in placings],
+            [p.epoch for p in placings],
         )
         found = {row["id"]: row for row in rows}
         # Another process placed the same key between our look and our write: its booking stands, our count goes back.
@@ -161,13 +167,13 @@ async def uncount(connection: asyncpg.Connection, counts: Sequence[tuple[int, UU
 
 
 async def bookings_of(connection: asyncpg.Connection, ids: Sequence[UUID]) -> list[Booking]:
-    rows = await connection.fetch(f"select {COLUMNS} from booking.bookings where id = any($1::uuid[])", list(ids))  # noqa: S608
+    rows = await connection.fetch(f"select {COLUMNS} from booking.bookings where id = any($1::uuid[])", list(ids))
     return [_booking(row) for row in rows]
 
 
 def _booking(row: asyncpg.Record) -> Booking:
     values = dict(row)
-    return Booking(**{**values, "state": State(values["state"]), "parts": _parts(values["parts"])})
+    return Booking(**{**values, "state": State(values["state"]), "parts": parts_of(values["parts"])})
 
 
 async def to_pending_payment(
@@ -204,3 +210,51 @@ async def ended_bookings(connection: asyncpg.Connection, ids: Sequence[UUID]) ->
         list(ids),
     )
     return {row["id"]: row["buyer"] for row in rows}
+
+
+async def write_outbox(connection: asyncpg.Connection, messages: Sequence[Message], *, now: datetime) -> None:
+    if messages:
+        await connection.execute(
+            "insert into booking.outbox (message, written_at) select m, $2 from unnest($1::bytea[]) as m",
+            [encode(message) for message in messages],
+            now,
+        )
+
+
+async def stale_placings(connection: asyncpg.Connection, *, placed_before: datetime, limit: int) -> list[Placing]:
+    """Bookings that still wait for the answer of the reservation service."""
+    rows = await connection.fetch(
+        """select id, event_id, lane, partition, epoch, buyer, request from booking.bookings
+           where state = 'PROCESSING' and placed_at < $1 order by placed_at limit $2""",
+        placed_before,
+        limit,
+    )
+    return [
+        Placing(
+            row["id"], row["event_id"], row["lane"], row["buyer"], _request(row["request"]), "", b"", 0,
+            row["partition"], row["epoch"],
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+async def booking_of(connection: asyncpg.Connection, id: UUID, buyer: UUID) -> Booking | None:
+    """A buyer's own booking; somebody else's is not found."""
+    row = await connection.fetchrow(
+        f"select {COLUMNS} from booking.bookings where id = $1 and buyer = $2",
+        id,
+        buyer,
+    )
+    return _booking(row) if row else None
+
+
+async def history(connection: asyncpg.Connection, buyer: UUID, *, before: UUID | None, limit: int) -> list[Booking]:
+    """A buyer's bookings, newest first; `before` is the last one of the page before."""
+    rows = await connection.fetch(
+        f"""select {COLUMNS} from booking.bookings where buyer = $1 and ($2::uuid is null or id < $2)
+            order by id desc limit $3""",
+        buyer,
+        before,
+        limit,
+    )
+    return [_booking(row) for row in rows]

@@ -5,6 +5,9 @@ create table booking.bookings (
     id uuid primary key,
     event_id bigint not null,
     lane text not null,
+    -- where its messages travel: the partition of its section, and the epoch its seats were taken in
+    partition smallint not null,
+    epoch integer not null,
     buyer uuid not null,
     state text not null default 'PROCESSING' check (
         state in ('PROCESSING', 'PENDING_PAYMENT', 'PAYING', 'PAID', 'CANCELLED', 'FAILED', 'REFUNDED')

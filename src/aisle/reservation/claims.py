@@ -119,8 +119,9 @@ class Settlement(msgspec.Struct, frozen=True):
     seats: tuple[int, ...] | None = None
 
     def check(self) -> str:
-        if not isinstance(self.verb, Verb):
-            return f"there is no operation {self.verb!r}"
+        verb: object = self.verb
+        if not isinstance(verb, Verb):
+            return f"there is no operation {verb!r}"
         for value in (self.id, self.owner, self.why):
             if not (isinstance(value, str) and IDENTIFIER.fullmatch(value)):
                 return f"{value!r} is not 1 to 64 letters, digits, '-' or '_'"

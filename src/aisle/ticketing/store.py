@@ -96,7 +96,7 @@ async def insert_event(
         f"""insert into ticketing.events (id, seller, name, description, venue, starts_at, time_zone, currency, lane,
                 seats, seats_per_booking, seats_per_buyer, created_at, updated_at)
             overriding system value
-            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13) returning {EVENT_COLUMNS}""",  # noqa: S608
+            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13) returning {EVENT_COLUMNS}""",
         event_id, seller, description.name, description.description, description.venue, description.starts_at,
         description.time_zone, description.currency, lane, seats, description.seats_per_booking,
         description.seats_per_buyer, now,
@@ -194,3 +194,95 @@ async def places_of(connection: asyncpg.Connection, events: Sequence[int]) -> di
     for row in rows:
         found.setdefault(row["event_id"], {})[row["section"], row["subsection"]] = row["place"]
     return found
+
+
+async def epochs_of(connection: asyncpg.Connection, events: Sequence[int]) -> dict[int, int]:
+    rows = await connection.fetch("select id, epoch from ticketing.events where id = any($1::bigint[])", list(events))
+    return {row["id"]: row["epoch"] for row in rows}
+
+
+async def event_of(connection: asyncpg.Connection, event_id: int) -> Event | None:
+    row = await connection.fetchrow(f"select {EVENT_COLUMNS} from ticketing.events where id = $1", event_id)
+    return _event(row) if row else None
+
+
+async def sections_of(connection: asyncpg.Connection, event_id: int) -> list[Section]:
+    rows = await connection.fetch(
+        "select section, rank, partition, price from ticketing.sections where event_id = $1 order by rank", event_id
+    )
+    return [Section(*row) for row in rows]
+
+
+async def halls_of(connection: asyncpg.Connection, event_id: int) -> list[Subhall]:
+    """Subsections of an event, best first, as they were planned, at the prices that hold now."""
+    rows = await connection.fetch(
+        """select section, subsection, place, s.price, rows, seats_per_row, blocked, accessible
+           from ticketing.subsections join ticketing.sections s using (event_id, section)
+           where event_id = $1 order by place""",
+        event_id,
+    )
+    return [
+        Subhall(**{**row, "blocked": tuple(row["blocked"]), "accessible": tuple(row["accessible"])}) for row in rows
+    ]
+
+
+async def browse(
+    connection: asyncpg.Connection, *, search: str, after: tuple[datetime, int] | None, limit: int
+) -> list[Event]:
+    """Events that can be bought or could be, soonest first; `after` is the last one of the page before."""
+    rows = await connection.fetch(
+        f"""select {EVENT_COLUMNS} from ticketing.events
+            where state in ('on_sale', 'closed') and ($1 = '' or name ilike $1 or venue ilike $1)
+              and ($2::timestamptz is null or (starts_at, id) > ($2, $3::bigint))
+            order by starts_at, id limit $4""",
+        f"%{_literal(search)}%" if search else "",
+        after[0] if after else None,
+        after[1] if after else 0,
+        limit,
+    )
+    return [_event(row) for row in rows]
+
+
+async def move_event(
+    connection: asyncpg.Connection, event_id: int, *, sources: Sequence[str], target: str, now: datetime
+) -> Event | None:
+    """Change an event's state if it is in one of `sources`; None if it was not."""
+    row = await connection.fetchrow(
+        f"""update ticketing.events set state = $3, updated_at = $4
+            where id = $1 and state = any($2::text[]) returning {EVENT_COLUMNS}""",
+        event_id,
+        list(sources),
+        target,
+        now,
+    )
+    return _event(row) if row else None
+
+
+async def events_in(connection: asyncpg.Connection, state: str, limit: int) -> list[Event]:
+    rows = await connection.fetch(
+        f"select {EVENT_COLUMNS} from ticketing.events where state = $1 order by id limit $2",
+        state,
+        limit,
+    )
+    return [_event(row) for row in rows]
+
+
+async def lanes(connection: asyncpg.Connection) -> list[str]:
+    """Every lane that an event uses."""
+    return [row["lane"] for row in await connection.fetch("select distinct lane from ticketing.events order by 1")]
+
+
+def _literal(search: str) -> str:
+    """What a person types is looked for as it is: % and _ mean themselves."""
+    return search.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+async def new_tickets(connection: asyncpg.Connection, event_id: int) -> set[tuple[int, int, tuple[int, ...]]]:
+    """(place, seats, blocked seats) of an event that nobody has bought from yet."""
+    rows = await connection.fetch(
+        """select place, count(*) as seats,
+                  coalesce(array_agg(seat order by seat) filter (where state = 3), '{}') as blocked
+           from ticketing.tickets where event_id = $1 group by place""",
+        event_id,
+    )
+    return {(row["place"], row["seats"], tuple(row["blocked"])) for row in rows}

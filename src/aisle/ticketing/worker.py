@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 import asyncpg
+import msgspec
 
 from aisle.messages import (
     BookingExpired,
@@ -34,8 +35,12 @@ class TicketingWorker:
         expired = [m for m in messages if isinstance(m, BookingExpired)]
         reserved = [m for m in messages if isinstance(m, SeatsReserved)]
         async with self._database.acquire() as connection:
-            await self._learn_places(connection, {m.event for m in (*expired, *reserved)})
-            return [*await self._release(connection, expired), *await self._reserve(connection, reserved)]
+            events = {m.event for m in (*expired, *reserved)}
+            await self._learn_places(connection, events)
+            # Settling goes by the epoch that holds now: the booking may be older than the last rebuild of the store.
+            epochs = await store.epochs_of(connection, list(events))
+            answers = [*await self._release(connection, expired), *await self._reserve(connection, reserved)]
+        return [msgspec.structs.replace(answer, epoch=epochs[answer.event]) for answer in answers]
 
     async def _reserve(self, connection: asyncpg.Connection, messages: Sequence[SeatsReserved]) -> list[Message]:
         if not messages:

@@ -1,0 +1,162 @@
+"""HTTP routes of bookings: place, look, cancel. A booking of somebody else does not exist."""
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+import msgspec
+from litestar import Router, get, post
+from litestar.params import Parameter
+from msgspec import Meta
+
+from aisle.accounts.account import Actor
+from aisle.booking import store
+from aisle.booking.booking import Booking, Request
+from aisle.booking.desk import BookingDesk
+from aisle.booking.expire import cancel
+from aisle.booking.place import Order
+from aisle.errors import Problem
+from aisle.limits import PAGE_ROWS_MAX
+
+SeatName = Annotated[str, Meta(pattern="^[1-9][0-9]{0,4}-[1-9][0-9]{0,2}$", description="`row-seat`, such as `5-10`.")]
+
+
+class BookingOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`best_available` in the hall, a section or a subsection; or `manual`: the seats named, in one subsection."""
+
+    event_id: Annotated[int, Meta(gt=0)]
+    mode: Annotated[str, Meta(pattern="^(best_available|manual)$")] = "best_available"
+    quantity: Annotated[int, Meta(ge=1, le=1000)] | None = None
+    section: Annotated[str, Meta(pattern="^[A-Za-z0-9_]{1,32}$")] | None = None
+    subsection: Annotated[int, Meta(gt=0, lt=10**6)] | None = None
+    seats: Annotated[tuple[SeatName, ...], Meta(min_length=1, max_length=100)] | None = None
+    accessible: Annotated[int, Meta(ge=0, le=100)] = 0
+    allow_partial: bool = False
+
+
+class BookedSeats(msgspec.Struct, frozen=True):
+    section: str
+    subsection: int
+    seats: list[str]
+    price: int
+
+
+class BookingView(msgspec.Struct, frozen=True, kw_only=True):
+    id: UUID
+    event_id: int
+    state: str
+    quantity: int
+    seats: list[BookedSeats]
+    total: int
+    currency: str
+    reason: str
+    placed_at: datetime
+    pay_before: datetime | None
+    ended_at: datetime | None
+
+
+class BookingPage(msgspec.Struct, frozen=True):
+    items: list[BookingView]
+    next: UUID | None
+
+
+Key = Annotated[str, Parameter(header="Idempotency-Key", min_length=8, max_length=64, pattern="^[A-Za-z0-9_-]+$")]
+
+
+def booking_routes(desk: BookingDesk) -> Router:
+    @post("/bookings", status_code=202, summary="Book seats: the best available, or named ones")
+    async def place_booking(data: BookingOrder, actor: Actor, idempotency_key: Key) -> BookingView:
+        request = await _request(desk, data)
+        order = Order(event=data.event_id, request=request, buyer=actor.account_id, idempotency_key=idempotency_key)
+        return await _view(desk, await desk.placer.place(order))
+
+    @get("/bookings", summary="My bookings, newest first")
+    async def list_bookings(
+        actor: Actor, before: UUID | None = None, limit: Annotated[int, Parameter(ge=1, le=PAGE_ROWS_MAX)] = 20
+    ) -> BookingPage:
+        async with desk.database.acquire() as connection:
+            found = await store.history(connection, actor.account_id, before=before, limit=limit)
+        views = [await _view(desk, booking) for booking in found]
+        return BookingPage(views, found[-1].id if len(found) == limit else None)
+
+    @get("/bookings/{booking_id:uuid}", summary="One of my bookings")
+    async def show_booking(booking_id: UUID, actor: Actor) -> BookingView:
+        return await _view(desk, await _own(desk, booking_id, actor))
+
+    @post("/bookings/{booking_id:uuid}/cancel", status_code=200, summary="Let a booking go before it is paid")
+    async def cancel_booking(booking_id: UUID, actor: Actor) -> BookingView:
+        await cancel(desk.database, booking_id, actor.account_id, now=desk.clock())
+        desk.relay.wake()
+        return await _view(desk, await _own(desk, booking_id, actor))
+
+    routes: list[Any] = [place_booking, list_bookings, show_booking, cancel_booking]
+    return Router("/api/v1", route_handlers=routes, tags=["bookings"])
+
+
+async def _own(desk: BookingDesk, booking_id: UUID, actor: Actor) -> Booking:
+    async with desk.database.acquire() as connection:
+        booking = await store.booking_of(connection, booking_id, actor.account_id)
+    if booking is None:
+        raise Problem(404, "not_found", "no such booking")
+    return booking
+
+
+async def _request(desk: BookingDesk, order: BookingOrder) -> Request:
+    """The order with its seats as indexes; what contradicts itself is refused."""
+    if order.subsection is not None and order.section is None:
+        raise Problem(422, "bad_order", "a subsection needs its section")
+    if order.mode == "best_available":
+        if order.quantity is None or order.seats is not None:
+            raise Problem(422, "bad_order", "best_available takes a quantity and no seats")
+        return Request(
+            quantity=order.quantity,
+            section=order.section,
+            subsection=order.subsection,
+            accessible=order.accessible,
+            allow_partial=order.allow_partial,
+        )
+    if order.seats is None or order.subsection is None:
+        raise Problem(422, "bad_order", "manual takes section, subsection and the seats")
+    if len(set(order.seats)) != len(order.seats) or order.quantity not in (None, len(order.seats)):
+        raise Problem(422, "bad_order", "a seat is named twice, or the quantity is not that of the seats")
+    sale = await desk.find_sale(order.event_id)
+    shape = sale.subsections.get((order.section or "", order.subsection))
+    if shape is None:
+        raise Problem(404, "unknown_section", f"there is no subsection {order.section}-{order.subsection}")
+    return Request(
+        quantity=len(order.seats),
+        section=order.section,
+        subsection=order.subsection,
+        seats=tuple(sorted(_index(name, *shape) for name in order.seats)),
+        accessible=order.accessible,
+        allow_partial=order.allow_partial,
+    )
+
+
+def _index(name: str, rows: int, seats_per_row: int) -> int:
+    row, seat = map(int, name.split("-"))
+    if row > rows or seat > seats_per_row:
+        raise Problem(404, "unknown_seat", f"there is no seat {name} in {rows} rows of {seats_per_row}")
+    return (row - 1) * seats_per_row + seat - 1
+
+
+async def _view(desk: BookingDesk, booking: Booking) -> BookingView:
+    sale = await desk.find_sale(booking.event_id)
+    seats = []
+    for part in booking.parts:
+        _, width = sale.subsections[part.section, part.subsection]
+        names = [f"{seat // width + 1}-{seat % width + 1}" for seat in part.seats]
+        seats.append(BookedSeats(part.section, part.subsection, names, part.price))
+    return BookingView(
+        id=booking.id,
+        event_id=booking.event_id,
+        state=booking.state.value,
+        quantity=booking.quantity,
+        seats=seats,
+        total=booking.total,
+        currency=sale.currency,
+        reason=booking.reason,
+        placed_at=booking.placed_at,
+        pay_before=booking.deadline,
+        ended_at=booking.ended_at,
+    )

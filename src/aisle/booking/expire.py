@@ -1,0 +1,90 @@
+"""Cancel the bookings whose payment window has closed, and those whose buyers want no more.
+
+Run by every booking process, any number at once. Rows are taken with SKIP LOCKED, so expirers share the work instead of
+queueing, and a booking in PAYING is never touched: the payment decides.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from uuid import UUID
+
+import asyncpg
+import structlog
+
+from aisle.booking import store
+from aisle.booking.booking import State
+from aisle.errors import Problem
+from aisle.limits import EXPIRE_ROWS_MAX
+from aisle.messages import BookingExpired, Message
+from aisle.relay import Relay
+
+OVERDUE = """
+    select id from booking.bookings where state = 'PENDING_PAYMENT' and deadline <= $1
+    order by deadline limit $2 for update skip locked
+"""
+
+log = structlog.get_logger()
+
+
+async def expire_overdue(database: asyncpg.Pool, *, now: datetime) -> int:
+    """Cancel up to EXPIRE_ROWS_MAX overdue bookings and announce them; returns how many.
+
+    The announcement is in the outbox in the same transaction: a crash delays the seats' return, it cannot lose it.
+    """
+    async with database.acquire() as connection, connection.transaction():
+        ids = [row["id"] for row in await connection.fetch(OVERDUE, now, EXPIRE_ROWS_MAX)]
+        return await _cancel(connection, ids, "expired", now=now)
+
+
+async def cancel(database: asyncpg.Pool, booking: UUID, buyer: UUID, *, now: datetime) -> None:
+    """The buyer lets go. A booking that is not theirs is not found; one that is past cancelling is refused."""
+    async with database.acquire() as connection, connection.transaction():
+        row = await connection.fetchrow(
+            "select state from booking.bookings where id = $1 and buyer = $2 for update", booking, buyer
+        )
+        if row is None:
+            raise Problem(404, "not_found", "no such booking")
+        if row["state"] == State.CANCELLED:
+            return
+        if await _cancel(connection, [booking], "cancelled", now=now) == 0:
+            raise Problem(409, "not_cancellable", f"a booking that is {row['state']} cannot be cancelled")
+
+
+async def expire_for_ever(
+    database: asyncpg.Pool, relay: Relay, *, clock: Callable[[], datetime], interval_s: float
+) -> None:
+    while True:
+        try:
+            while True:
+                expired = await expire_overdue(database, now=clock())
+                if expired:
+                    relay.wake()
+                if expired < EXPIRE_ROWS_MAX:
+                    break
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            log.warning("expiry_waits", reason=str(error))
+        await asyncio.sleep(interval_s)
+
+
+async def _cancel(connection: asyncpg.Connection, ids: Sequence[UUID], why: str, *, now: datetime) -> int:
+    ended = await store.end(connection, [(id, why) for id in ids], State.CANCELLED, now=now)
+    messages: list[Message] = []
+    for row in ended:
+        parts = store.parts_of(row["parts"])
+        messages.append(
+            BookingExpired(
+                id=f"{row['id']}.expired",
+                lane=row["lane"],
+                event=row["event_id"],
+                section=parts[0].section,
+                partition=row["partition"],
+                epoch=row["epoch"],
+                booking=str(row["id"]),
+                buyer=str(row["buyer"]),
+                parts=parts,
+                why=why,
+            )
+        )
+    await store.write_outbox(connection, messages, now=now)
+    return len(ended)

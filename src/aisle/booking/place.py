@@ -1,0 +1,179 @@
+"""Accept an order: check it, write it, put it on the log. The seats are chosen later, by the reservation service.
+
+The request path waits for one thing, the shared commit. What the log does not take at once stays PROCESSING in the
+database, which is this message's outbox: `ask_again` publishes it until an answer has come (decision 0004).
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import asyncpg
+import msgspec
+import structlog
+
+from aisle.booking import store
+from aisle.booking.booking import Booking, Request, State
+from aisle.errors import Problem
+from aisle.group_commit import GroupCommit
+from aisle.ids import new_id
+from aisle.limits import PLACE_BATCH_MAX, PLACE_QUEUE_MAX, RELAY_ROWS_MAX
+from aisle.log import LogUnavailable, LogWriter
+from aisle.messages import TicketReserveRequested
+
+STALE = timedelta(seconds=5)
+
+log = structlog.get_logger()
+
+
+class Sale(msgspec.Struct, frozen=True):
+    """What this slice has to know of an event: can it be bought, by how many, and where do its messages travel."""
+
+    event: int
+    lane: str
+    epoch: int
+    on_sale: bool
+    seats_per_booking: int
+    seats_per_buyer: int
+    partitions: dict[str, int]
+    currency: str
+    # (section, subsection) -> (rows, seats per row)
+    subsections: dict[tuple[str, int], tuple[int, int]]
+
+
+# Answers from a copy that may be a second old; raises 404 for an event that does not exist.
+FindSale = Callable[[int], Awaitable[Sale]]
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    event: int
+    request: Request
+    buyer: UUID
+    idempotency_key: str
+
+
+class Placer:
+    def __init__(
+        self, database: asyncpg.Pool, writer: LogWriter, find_sale: FindSale, *, clock: Callable[[], datetime]
+    ) -> None:
+        self._database = database
+        self._writer = writer
+        self._find_sale = find_sale
+        self._clock = clock
+        self._publishing: set[asyncio.Task[None]] = set()
+        self._commit: GroupCommit[store.Placing, store.Placed] = GroupCommit(
+            self._write,
+            apart=lambda placing: (placing.event_id, placing.buyer),
+            batch_max=PLACE_BATCH_MAX,
+            queue_max=PLACE_QUEUE_MAX,
+            lanes=2,
+        )
+
+    async def place(self, order: Order) -> Booking:
+        """The booking, new or of an earlier request with the same key. Raises a Problem if it cannot be."""
+        sale = await self._find_sale(order.event)
+        check_order(order.request, sale)
+        now = self._clock()
+        placing = store.Placing(
+            id=new_id(now),
+            event_id=order.event,
+            lane=sale.lane,
+            buyer=order.buyer,
+            request=order.request,
+            idempotency_key=order.idempotency_key,
+            request_hash=_hash(order),
+            seats_max=sale.seats_per_buyer,
+            partition=sale.partitions[order.request.section or next(iter(sale.partitions))],
+            epoch=sale.epoch,
+        )
+        placed = await self._commit.submit(placing)
+        if placed.other_request:
+            raise Problem(422, "key_reused", "this Idempotency-Key was used for another request")
+        if placed.over_limit:
+            raise Problem(409, "limit", f"one buyer may have {sale.seats_per_buyer} seats of this event at a time")
+        if placed.new:
+            return _fresh(placing, now)
+        async with self._database.acquire() as connection:
+            [booking] = await store.bookings_of(connection, [placed.id])
+        return booking
+
+    async def aclose(self) -> None:
+        await self._commit.drain()
+        if self._publishing:
+            await asyncio.wait(self._publishing)
+
+    async def _write(self, placings: Sequence[store.Placing]) -> list[store.Placed]:
+        async with self._database.acquire() as connection:
+            placed = await store.place(connection, placings, now=self._clock())
+        new = [reserve_message(p) for p, answer in zip(placings, placed, strict=True) if answer.new]
+        if new:
+            # Not waited for: the buyer has a booking as soon as it is committed, and `ask_again` covers what is lost.
+            task = asyncio.create_task(self._publish(new))
+            self._publishing.add(task)
+            task.add_done_callback(self._publishing.discard)
+        return placed
+
+    async def _publish(self, messages: Sequence[TicketReserveRequested]) -> None:
+        try:
+            await self._writer.publish(messages)
+        except LogUnavailable as error:
+            log.warning("requests_wait_for_the_log", count=len(messages), reason=str(error))
+
+
+def check_order(request: Request, sale: Sale) -> None:
+    """Refuse what can be refused before anything is written."""
+    if not sale.on_sale:
+        raise Problem(409, "sale_not_open", "this event is not on sale")
+    if not 1 <= request.quantity <= sale.seats_per_booking:
+        raise Problem(422, "bad_quantity", f"a booking has 1 to {sale.seats_per_booking} seats")
+    if not 0 <= request.accessible <= request.quantity:
+        raise Problem(422, "bad_quantity", "more accessible seats than seats")
+    if request.section is not None and request.section not in sale.partitions:
+        raise Problem(404, "unknown_section", f"there is no section {request.section!r}")
+    if request.subsection is not None:
+        shape = sale.subsections.get((request.section or "", request.subsection))
+        if shape is None:
+            raise Problem(404, "unknown_section", f"there is no subsection {request.section}-{request.subsection}")
+        if request.seats is not None and not all(0 <= seat < shape[0] * shape[1] for seat in request.seats):
+            raise Problem(404, "unknown_seat", "a named seat does not exist")
+
+
+def reserve_message(placing: store.Placing) -> TicketReserveRequested:
+    request = placing.request
+    return TicketReserveRequested(
+        id=str(placing.id),
+        lane=placing.lane,
+        event=placing.event_id,
+        section=request.section or "any",
+        partition=placing.partition,
+        epoch=placing.epoch,
+        booking=str(placing.id),
+        buyer=str(placing.buyer),
+        quantity=request.quantity,
+        in_section=request.section,
+        in_subsection=request.subsection,
+        seats=request.seats,
+        accessible=request.accessible,
+        allow_partial=request.allow_partial,
+    )
+
+
+async def ask_again(database: asyncpg.Pool, writer: LogWriter, *, now: datetime) -> int:
+    """Publish the requests of bookings that have been PROCESSING for too long. Repeating one is harmless."""
+    async with database.acquire() as connection:
+        stale = await store.stale_placings(connection, placed_before=now - STALE, limit=RELAY_ROWS_MAX)
+    await writer.publish([reserve_message(placing) for placing in stale])
+    return len(stale)
+
+
+def _fresh(placing: store.Placing, now: datetime) -> Booking:
+    return Booking(
+        id=placing.id, event_id=placing.event_id, state=State.PROCESSING, quantity=placing.request.quantity, parts=(),
+        total=0, reason="", placed_at=now, deadline=None, ended_at=None,
+    )  # fmt: skip
+
+
+def _hash(order: Order) -> bytes:
+    return hashlib.blake2b(msgspec.json.encode((order.event, order.request)), digest_size=16).digest()

@@ -1,0 +1,158 @@
+"""Where slices meet without knowing each other: what one of them needs to know, made from what another one has.
+
+Used by the composition root only. Each function turns one slice's values into another's, or drives one slice from
+another's facts; nothing here decides.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+
+import asyncpg
+import structlog
+
+from aisle.booking.place import FindSale, Sale
+from aisle.errors import Problem, StoreScriptFailed
+from aisle.reservation.facts import EventFacts, HallFacts
+from aisle.reservation.generation import Gate, Standing
+from aisle.reservation.inventory import Hall, Inventory
+from aisle.reservation.keys import Place
+from aisle.reservation.reads import places_of, statuses
+from aisle.reservation.subsection import Subsection
+from aisle.reservation.verify import verify, verify_places
+from aisle.store import Store
+from aisle.ticketing import store as tickets
+from aisle.ticketing.api import Counts
+from aisle.ticketing.catalogue import Catalogue, Listing
+from aisle.ticketing.event import EventState
+
+log = structlog.get_logger()
+
+
+def sales_from(catalogue: Catalogue) -> FindSale:
+    kept: dict[int, tuple[Listing, Sale]] = {}
+
+    async def find_sale(event: int) -> Sale:
+        listing = await catalogue.find(event)
+        known = kept.get(event)
+        if known is None or known[0] is not listing:
+            known = kept[event] = (listing, _sale(listing))
+        return known[1]
+
+    return find_sale
+
+
+def _sale(listing: Listing) -> Sale:
+    event = listing.event
+    return Sale(
+        event=event.id,
+        lane=event.lane,
+        epoch=event.epoch,
+        on_sale=event.state == EventState.ON_SALE,
+        seats_per_booking=event.seats_per_booking,
+        seats_per_buyer=event.seats_per_buyer,
+        partitions={section.section: section.partition for section in listing.sections},
+        currency=event.currency,
+        subsections={(hall.section, hall.subsection): (hall.rows, hall.seats_per_row) for hall in listing.halls},
+    )
+
+
+async def counts_of(store: Store, event: int) -> list[Counts]:
+    found = await statuses(store, await places_of(store, event))
+    return [
+        Counts(s.place.section, s.place.subsection, s.available, s.reserved, s.sold, s.unavailable, s.total, s.version)
+        for s in found
+        if s is not None
+    ]
+
+
+async def switch_sale(inventory: Inventory, listing: Listing, on_sale: bool) -> None:
+    places = [Place(listing.event.id, hall.section, hall.subsection) for hall in listing.halls]
+    await inventory.switch(places, epoch=listing.event.epoch, on_sale=on_sale)
+
+
+def empty_hall_facts(listing: Listing) -> EventFacts:
+    """What the store must hold of an event that nobody has bought from yet."""
+    halls = []
+    for hall in listing.halls:
+        shape = Subsection(hall.rows, hall.seats_per_row, frozenset(hall.accessible))
+        limit = min(listing.event.seats_per_booking, shape.seats)
+        place = Place(listing.event.id, hall.section, hall.subsection)
+        opened = Hall(place, shape, hall.price, limit, hall.place, frozenset(hall.blocked))
+        halls.append(HallFacts(opened, epoch=listing.event.epoch))
+    return EventFacts(listing.event.id, tuple(halls))
+
+
+async def make_ready(
+    database: asyncpg.Pool, store: Store, catalogue: Catalogue, *, now: datetime, limit: int = 20
+) -> list[int]:
+    """Events whose seats in the store equal their tickets become ready to be sold; returns their ids."""
+    async with database.acquire() as connection:
+        creating = await tickets.events_in(connection, EventState.CREATING, limit)
+    ready = []
+    for event in creating:
+        await catalogue.changed(event.id)
+        facts = empty_hall_facts(await catalogue.find(event.id))
+        places = [hall.hall.place for hall in facts.halls]
+        if any(status is None for status in await statuses(store, places)):
+            continue  # its messages are still on their way
+        report = await verify_places(store, facts.halls)
+        findings = [*map(str, report.findings), *await _ticket_findings(database, facts)]
+        if findings:
+            log.error("event_not_ready", event=event.id, findings=findings[:5])
+            continue
+        async with database.acquire() as connection:
+            await tickets.move_event(
+                connection, event.id, sources=[EventState.CREATING], target=EventState.READY, now=now
+            )
+        await catalogue.changed(event.id)
+        ready.append(event.id)
+    return ready
+
+
+async def _ticket_findings(database: asyncpg.Pool, facts: EventFacts) -> list[str]:
+    """Where the ticket rows of a new event are not what the store was opened with."""
+    async with database.acquire() as connection:
+        rows = await tickets.new_tickets(connection, facts.event)
+    expected = {(n, hall.hall.shape.seats, tuple(sorted(hall.hall.blocked))) for n, hall in enumerate(facts.halls)}
+    return [f"tickets of place {place} differ" for place, _, _ in expected ^ rows]
+
+
+async def make_ready_for_ever(
+    database: asyncpg.Pool,
+    store: Store,
+    catalogue: Catalogue,
+    *,
+    clock: Callable[[], datetime],
+    interval_s: float = 0.1,
+) -> None:
+    while True:
+        try:
+            await make_ready(database, store, catalogue, now=clock())
+        except (Problem, StoreScriptFailed, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            log.warning("events_wait", reason=str(error))
+        await asyncio.sleep(interval_s)
+
+
+async def open_gate(database: asyncpg.Pool, store: Store) -> Gate:
+    """Find out whether this store is ours and may be sold from; a new or restarted one is verified first.
+
+    A store that differs from PostgreSQL stays closed: nothing is sold from it until an operator has rebuilt it.
+    """
+    gate = Gate(store, str(await database.fetchval("select id from public.installation")))
+    standing = await gate.require_ours()
+    if standing is Standing.VERIFIED:
+        return gate
+    verified = gate.connected()
+    events = await database.fetchval("select count(*) from ticketing.events where state <> 'creating'")
+    if events == 0:
+        await gate.admit(verified, fresh=True)
+        return gate
+    findings = [str(finding) for finding in (await verify(store)).findings]
+    if findings or standing is Standing.UNMARKED:
+        log.error(
+            "store_stays_closed", standing=standing, findings=findings[:5], hint="aisle rebuild, aisle verify --admit"
+        )
+    else:
+        await gate.admit(verified)
+    return gate

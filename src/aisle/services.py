@@ -1,0 +1,142 @@
+"""The background work of a process: workers on every lane, relays, expiry, and what makes new events ready.
+
+Started by the composition root for the roles it was given. Any number of processes may run the same roles: the log
+shares partitions among workers, rows are shared by SKIP LOCKED, scripts decide in the store.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+import asyncpg
+import structlog
+
+from aisle.booking.expire import expire_for_ever
+from aisle.booking.place import ask_again
+from aisle.booking.worker import BookingWorker
+from aisle.bridges import make_ready_for_ever
+from aisle.config import Config
+from aisle.errors import Problem
+from aisle.limits import EXPIRE_INTERVAL_SECONDS, LANES_INTERVAL_SECONDS, SWEEP_INTERVAL_SECONDS
+from aisle.log import LogWriter, ensure_lane, open_reader
+from aisle.messages import BOOKING, RESERVATION, SHARED_LANE, TICKETING, group, topics_to
+from aisle.relay import Relay
+from aisle.reservation.inventory import Inventory
+from aisle.reservation.sweeper import sweep_for_ever
+from aisle.reservation.worker import ReservationWorker
+from aisle.store import Store
+from aisle.ticketing import store as tickets
+from aisle.ticketing.catalogue import Catalogue
+from aisle.ticketing.worker import TicketingWorker
+from aisle.worker import Handle, run_worker
+
+SERVICES = {"booking": BOOKING, "reservation": RESERVATION, "ticketing": TICKETING}
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the services work with."""
+
+    config: Config
+    database: asyncpg.Pool
+    store: Store
+    inventory: Inventory
+    writer: LogWriter
+    catalogue: Catalogue
+    relays: dict[str, Relay]
+    clock: Callable[[], datetime]
+
+
+@asynccontextmanager
+async def running_services(parts: Parts, roles: Sequence[str]) -> AsyncIterator[None]:
+    """Everything the roles do in the background, until the block ends. What is cut off is done again by the next."""
+    background = _background(parts, roles)
+    tasks: list[asyncio.Task[None]] = [asyncio.create_task(work, name=name) for name, work in background.items()]
+    for task in tasks:
+        task.add_done_callback(_say_why)
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _background(parts: Parts, roles: Sequence[str]) -> dict[str, Coroutine[None, None, None]]:
+    work: dict[str, Coroutine[None, None, None]] = {}
+    services = [role for role in roles if role in SERVICES]
+    if services:
+        work["lanes"] = _serve_lanes(parts, services)
+    if "booking" in roles:
+        work["booking-relay"] = parts.relays["booking"].run()
+        work["expiry"] = expire_for_ever(
+            parts.database, parts.relays["booking"], clock=parts.clock, interval_s=EXPIRE_INTERVAL_SECONDS
+        )
+        work["ask-again"] = _ask_again_for_ever(parts)
+    if "ticketing" in roles:
+        work["ticketing-relay"] = parts.relays["ticketing"].run()
+        work["make-ready"] = make_ready_for_ever(parts.database, parts.store, parts.catalogue, clock=parts.clock)
+    if "reservation" in roles:
+        work["sweeper"] = sweep_for_ever(parts.store, interval_s=SWEEP_INTERVAL_SECONDS, on_released=lambda _: None)
+    return work
+
+
+async def _serve_lanes(parts: Parts, services: Sequence[str]) -> None:
+    """A worker for each service on each lane; new lanes are found as events are created."""
+    handlers: dict[str, Handle] = {
+        "booking": BookingWorker(
+            parts.database, payment_seconds=parts.config.payment_seconds, clock=parts.clock
+        ).handle,
+        "reservation": ReservationWorker(parts.store, parts.inventory).handle,
+        "ticketing": TicketingWorker(parts.database).handle,
+    }
+    async with AsyncExitStack() as stack:
+        served: set[str] = set()
+        while True:
+            for lane in [lane for lane in await _lanes(parts) if lane not in served]:
+                await ensure_lane(parts.config.kafka, lane)
+                for service in services:
+                    await _start_worker(stack, parts, lane, SERVICES[service], handlers[service])
+                served.add(lane)
+            await asyncio.sleep(LANES_INTERVAL_SECONDS)
+
+
+async def _start_worker(stack: AsyncExitStack, parts: Parts, lane: str, service: str, handle: Handle) -> None:
+    reader = await stack.enter_async_context(
+        open_reader(parts.config.kafka, group(service, lane), topics_to(service, lane))
+    )
+    task = asyncio.create_task(run_worker(service, lane, reader, parts.writer, handle), name=f"{service}-{lane}")
+    task.add_done_callback(_say_why)
+    stack.push_async_callback(_stop, task)
+
+
+async def _lanes(parts: Parts) -> list[str]:
+    try:
+        async with parts.database.acquire() as connection:
+            return [SHARED_LANE, *(lane for lane in await tickets.lanes(connection) if lane != SHARED_LANE)]
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        log.warning("lanes_unknown", reason=str(error))
+        return []
+
+
+async def _ask_again_for_ever(parts: Parts) -> None:
+    while True:
+        await asyncio.sleep(LANES_INTERVAL_SECONDS)
+        try:
+            await ask_again(parts.database, parts.writer, now=parts.clock())
+        except (Problem, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            log.warning("ask_again_waits", reason=str(error))
+
+
+async def _stop(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _say_why(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.error("background_work_died", task=task.get_name(), exc_info=task.exception())

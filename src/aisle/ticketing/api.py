@@ -1,0 +1,194 @@
+"""HTTP routes of events: create, look, browse, open and close the sale, see how full the hall is.
+
+A seller changes only their own events; somebody else's is not found. Counts come from the hot store, names and prices
+from the catalogue.
+"""
+
+import base64
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+import asyncpg
+import msgspec
+from litestar import Router, get, post
+from litestar.params import Parameter
+
+from aisle.accounts.account import Actor
+from aisle.errors import Problem
+from aisle.limits import PAGE_ROWS_MAX
+from aisle.relay import Relay
+from aisle.ticketing import store
+from aisle.ticketing.catalogue import Catalogue, Listing
+from aisle.ticketing.create import create_event
+from aisle.ticketing.event import EVENT_MOVES, Description, EventState
+
+
+class Counts(msgspec.Struct, frozen=True):
+    section: str
+    subsection: int
+    available: int
+    reserved: int
+    sold: int
+    unavailable: int
+    total: int
+    version: int
+
+
+class SectionView(msgspec.Struct, frozen=True):
+    section: str
+    price: int
+    available: int
+    total: int
+
+
+class EventView(msgspec.Struct, frozen=True, kw_only=True):
+    id: int
+    name: str
+    description: str
+    venue: str
+    starts_at: datetime
+    time_zone: str
+    currency: str
+    state: str
+    seats: int
+    seats_per_booking: int
+    seats_per_buyer: int
+
+
+class EventPage(msgspec.Struct, frozen=True):
+    items: list[EventView]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class EventDesk:
+    database: asyncpg.Pool
+    catalogue: Catalogue
+    relay: Relay
+    clock: Callable[[], datetime]
+    own_lane_from_seats: int
+    # Counts of an event's subsections in the hot store, best first.
+    counts: Callable[[int], Awaitable[Sequence[Counts]]]
+    # Puts every subsection of an event on sale in the hot store, or takes it off.
+    switch: Callable[[Listing, bool], Awaitable[None]]
+
+
+def event_routes(desk: EventDesk) -> Router:
+    return Router("/api/v1", route_handlers=[*_seller_routes(desk), *_public_routes(desk)], tags=["events"])
+
+
+def _seller_routes(desk: EventDesk) -> list[Any]:
+    @post("/events", summary="Create an event with its hall")
+    async def post_event(data: Description, actor: Actor) -> EventView:
+        event = await create_event(
+            desk.database, data, actor.account_id, own_lane_from_seats=desk.own_lane_from_seats, now=desk.clock()
+        )
+        desk.relay.wake()
+        return view_of(event)
+
+    @post("/events/{event_id:int}/open", status_code=200, summary="Open the sale")
+    async def open_sale(event_id: int, actor: Actor) -> EventView:
+        return await _move(desk, event_id, actor.account_id, EventState.ON_SALE)
+
+    @post("/events/{event_id:int}/close", status_code=200, summary="Close the sale")
+    async def close_sale(event_id: int, actor: Actor) -> EventView:
+        return await _move(desk, event_id, actor.account_id, EventState.CLOSED)
+
+    @get("/seller/events/{event_id:int}", summary="My event, in whatever state it is")
+    async def own_event(event_id: int, actor: Actor) -> EventView:
+        return view_of((await _own(desk, event_id, actor.account_id)).event)
+
+    return [post_event, open_sale, close_sale, own_event]
+
+
+def _public_routes(desk: EventDesk) -> list[Any]:
+    @get("/events", summary="Browse and search events, soonest first")
+    async def browse_events(
+        search: Annotated[str, Parameter(max_length=100)] = "",
+        after: Annotated[str, Parameter(max_length=100)] = "",
+        limit: Annotated[int, Parameter(ge=1, le=PAGE_ROWS_MAX)] = 20,
+    ) -> EventPage:
+        async with desk.database.acquire() as connection:
+            found = await store.browse(connection, search=search, after=_cursor(after), limit=limit)
+        return EventPage([view_of(event) for event in found], _next(found[-1]) if len(found) == limit else None)
+
+    @get("/events/{event_id:int}", summary="One event")
+    async def show_event(event_id: int) -> EventView:
+        return view_of((await _public(desk, event_id)).event)
+
+    @get("/events/{event_id:int}/sections", summary="Prices and free seats by section")
+    async def show_sections(event_id: int) -> list[SectionView]:
+        listing = await _public(desk, event_id)
+        counts = await desk.counts(event_id)
+        return [
+            SectionView(
+                s.section,
+                s.price,
+                sum(c.available for c in counts if c.section == s.section),
+                sum(c.total for c in counts if c.section == s.section),
+            )
+            for s in listing.sections
+        ]
+
+    @get("/events/{event_id:int}/sections/{section:str}", summary="Free seats of a section's subsections")
+    async def show_section(event_id: int, section: str) -> list[Counts]:
+        await _public(desk, event_id)
+        found = [c for c in await desk.counts(event_id) if c.section == section]
+        if not found:
+            raise Problem(404, "unknown_section", "no such section")
+        return found
+
+    return [browse_events, show_event, show_sections, show_section]
+
+
+async def _move(desk: EventDesk, event_id: int, seller: UUID, target: EventState) -> EventView:
+    listing = await _own(desk, event_id, seller)
+    if listing.event.state == target:
+        return view_of(listing.event)
+    sources = [state.value for state, targets in EVENT_MOVES.items() if target in targets]
+    if target is EventState.CLOSED:
+        await desk.switch(listing, False)
+    async with desk.database.acquire() as connection:
+        event = await store.move_event(connection, event_id, sources=sources, target=target.value, now=desk.clock())
+    if event is None:
+        raise Problem(409, "event_not_ready", f"an event that is {listing.event.state} cannot become {target.value}")
+    if target is EventState.ON_SALE:
+        await desk.switch(listing, True)
+    await desk.catalogue.changed(event_id)
+    return view_of(event)
+
+
+async def _own(desk: EventDesk, event_id: int, seller: UUID) -> Listing:
+    await desk.catalogue.changed(event_id)
+    listing = await desk.catalogue.find(event_id)
+    if listing.event.seller != seller:
+        raise Problem(404, "not_found", "no such event")
+    return listing
+
+
+async def _public(desk: EventDesk, event_id: int) -> Listing:
+    listing = await desk.catalogue.find(event_id)
+    if listing.event.state not in (EventState.ON_SALE, EventState.CLOSED):
+        raise Problem(404, "not_found", "no such event")
+    return listing
+
+
+def view_of(event: store.Event) -> EventView:
+    return EventView(**{name: getattr(event, name) for name in EventView.__struct_fields__})
+
+
+def _next(last: store.Event) -> str:
+    return base64.urlsafe_b64encode(f"{last.starts_at.isoformat()} {last.id}".encode()).decode()
+
+
+def _cursor(text: str) -> tuple[datetime, int] | None:
+    if not text:
+        return None
+    try:
+        moment, _, number = base64.urlsafe_b64decode(text).decode().rpartition(" ")
+        return datetime.fromisoformat(moment), int(number)
+    except ValueError:
+        raise Problem(400, "bad_cursor", "`after` is not a cursor that this server gave") from None
