@@ -8,19 +8,13 @@ import httpx
 import pytest
 
 from aisle.accounts import passwords
-from aisle.config import Config
-from tests.integration.visitors import ADDRESS_LIMITS_OFF, GOOD_PASSWORD, Visitor, keys_in_store, new_email
+from tests.integration.visitors import GOOD_PASSWORD, Visitor, keys_in_store, new_email, visiting_settings
 from tests.running import serving
 
 
 @pytest.fixture(scope="module")
 def settings(database_url, servers, worker_id):
-    return Config(
-        database_url=database_url,
-        store_url=servers.store_url,
-        store_prefix=f"{worker_id}.login:",
-        **ADDRESS_LIMITS_OFF,
-    )
+    return visiting_settings(servers, database_url, f"{worker_id}.login:")
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ import httpx
 import redis
 
 from aisle.config import Config
+from tests.conftest import Servers
 
 GOOD_PASSWORD = "correct horse battery"
 COOKIE = "__Host-aisle"
@@ -27,6 +28,17 @@ ADDRESS_LIMITS_OFF = {
 }
 
 _numbers = itertools.count()
+
+
+def visiting_settings(servers: Servers, database_url: str, prefix: str) -> Config:
+    """For an Aisle that a whole module of tests visits."""
+    return Config(
+        database_url=database_url,
+        store_url=servers.store_url,
+        kafka=servers.kafka,
+        store_prefix=prefix,
+        **ADDRESS_LIMITS_OFF,
+    )
 
 
 def new_email() -> str:

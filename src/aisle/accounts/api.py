@@ -12,6 +12,7 @@ import msgspec
 from litestar import Request, Response, Router, delete, get, post
 from litestar.datastructures import Cookie
 from litestar.exceptions import NotAuthorizedException
+from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
 from aisle.accounts.access import Access, CurrentActor
@@ -73,13 +74,13 @@ def account_routes(desk: Desk, access: Access) -> Router:
 
 def _session_routes(desk: Desk, access: Access) -> list[Any]:
     @post("/users", summary="Register as a buyer or a seller")
-    async def register_user(request: AnyRequest, data: Registration) -> Account:
+    async def register_user(request: AnyRequest, data: JSONBody[Registration]) -> Account:
         return await register(
             desk, email=data.email, password=data.password, role=Role(data.role), address=_address(desk, request)
         )
 
     @post("/sessions", summary="Log in: the session comes as a cookie")
-    async def open_session(request: AnyRequest, data: LoginRequest) -> Response[Account]:
+    async def open_session(request: AnyRequest, data: JSONBody[LoginRequest]) -> Response[Account]:
         account, text = await log_in(
             desk,
             email=data.email,
@@ -113,7 +114,7 @@ def _session_routes(desk: Desk, access: Access) -> list[Any]:
 
 def _token_routes(desk: Desk, access: Access) -> list[Any]:
     @post("/tokens", summary="Make a bearer token for a program; it is shown only now")
-    async def make_token(request: AnyRequest, data: TokenRequest) -> TokenShown:
+    async def make_token(request: AnyRequest, data: JSONBody[TokenRequest]) -> TokenShown:
         account_id = await _owner(desk, access, request, data)
         token, text = await desk.bearers.issue(account_id, data.name, data.days)
         return TokenShown(token.id, token.name, token.created_at, token.expires_at, text)
@@ -123,7 +124,7 @@ def _token_routes(desk: Desk, access: Access) -> list[Any]:
         return TokenList(await desk.bearers.live(actor.account_id))
 
     @delete("/tokens/{token_id:uuid}", summary="Revoke one of my tokens", status_code=204)
-    async def revoke_token(actor: CurrentActor, token_id: UUID) -> None:
+    async def revoke_token(actor: CurrentActor, token_id: FromPath[UUID]) -> None:
         if not await desk.bearers.revoke(actor.account_id, token_id):
             raise Problem(404, "not_found", "you have no such token")
 
