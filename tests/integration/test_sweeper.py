@@ -3,8 +3,10 @@
 import asyncio
 
 from aisle.errors import StoreOutcomeUnknown, StoreUnavailable
-from aisle.reservation.claims import Code, Settlement, Verb
+from aisle.reservation.claims import Code, Kind, Settlement, Verb
 from aisle.reservation.keys import holding
+from aisle.reservation.pool import Pool, PoolPlace, Take
+from aisle.reservation.pools import Pools
 from aisle.reservation.subsection import Subsection
 from aisle.reservation.sweeper import announce, sweep_for_ever, sweep_once
 from tests.conftest import with_settings
@@ -138,3 +140,20 @@ async def test_the_loop_outlives_an_outage_of_the_store(config, metrics, own_val
             await released.wait()
         loop.cancel()
         assert await hall.taken(hall.places[0]) == []
+
+
+async def test_pools_are_swept_beside_subsections(config, metrics):
+    async with open_hall(config, metrics, SHAPE) as hall:
+        pools = Pools(hall.store)
+        lawn = PoolPlace(1, "LAWN")
+        await pools.open([Pool(lawn, capacity=100, price=500, limit=10)], epoch=EPOCH)
+        await pools.switch([lawn], epoch=EPOCH, on_sale=True)
+        await announce(hall.store, [lawn])
+        [taken] = await pools.take(
+            lawn, [Take(id="p1", owner="ben", kind=Kind.HOLD, quantity=4, hold_ms=1)], epoch=EPOCH
+        )
+        assert taken.ok
+        await hold_overdue(hall, "h1", 2)
+        released = {(str(place), one.claim): one.runs for place, one in await sweep_once(hall.store)}
+        assert released == {("1:LAWN", "p1"): (0, 4), ("1:A-1", "h1"): (0, 2)}
+        assert await hall.store.call("HGET", pools.keys(lawn)[0], "held") == b"0"

@@ -10,6 +10,7 @@ import msgspec
 
 from aisle.errors import StoreScriptFailed
 from aisle.reservation.claims import Code
+from aisle.reservation.generation import Gate
 from aisle.reservation.keys import check_identifier
 from aisle.reservation.pool import (
     CAPACITY_MAX,
@@ -25,7 +26,7 @@ from aisle.reservation.pool import (
     pool_keys,
 )
 from aisle.reservation.pool_picture import PoolPicture, picture_of
-from aisle.reservation.sweeper import Swept
+from aisle.reservation.sweeper import Swept, swept_of
 from aisle.scripts import load_script
 from aisle.store import Store
 
@@ -42,12 +43,12 @@ _pack = msgspec.msgpack.Encoder().encode
 _taken_list = msgspec.msgpack.Decoder(list[Taken]).decode
 _settled_list = msgspec.msgpack.Decoder(list[PoolSettled]).decode
 _settled = msgspec.msgpack.Decoder(PoolSettled).decode
-_swept = msgspec.msgpack.Decoder(Swept).decode
 
 
 class Pools:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, gate: Gate | None = None) -> None:
         self._store = store
+        self._gate = gate
         self._prefix = store.prefix
 
     def keys(self, place: PoolPlace) -> tuple[str, str, str]:
@@ -85,10 +86,13 @@ class Pools:
         """Places for a batch of bookings or holds of one pool, decided in the order given."""
         faults = _faults(takes)
         asked = [take.packed() for take, fault in zip(takes, faults, strict=True) if not fault]
-        answers = iter(
-            _taken_list(await self._store.run(TAKE, self.keys(place), (epoch, _pack(asked)))) if asked else []
-        )
+        answers = iter(await self._take(place, asked, epoch) if asked else [])
         return [Taken(Code.INVALID, detail=fault) if fault else next(answers) for fault in faults]
+
+    async def _take(self, place: PoolPlace, asked: list[list[object]], epoch: int) -> list[Taken]:
+        if self._gate is not None and not await self._gate.is_open():
+            return [Taken(Code.CLOSED, detail=f"the store is {self._gate.standing}")] * len(asked)
+        return _taken_list(await self._store.run(TAKE, self.keys(place), (epoch, _pack(asked))))
 
     async def settle(self, place: PoolPlace, settlements: Sequence[PoolSettlement], *, epoch: int) -> list[PoolSettled]:
         """Release, confirm or refund a batch of claims of one pool, in the order given."""
@@ -129,7 +133,7 @@ class Pools:
         if not is_whole(at_most, 1, BATCH_MAX):
             raise ValueError(f"a sweep takes 1 to {BATCH_MAX} records, not {at_most!r}")
         replies = await self._store.run_many(SWEEP, [(self.keys(place), (at_most,)) for place in places])
-        return [reply if isinstance(reply, StoreScriptFailed) else _swept(reply) for reply in replies]
+        return [reply if isinstance(reply, StoreScriptFailed) else swept_of(reply) for reply in replies]
 
     async def picture(self, place: PoolPlace) -> PoolPicture | None:
         """Everything the store has of a pool at one moment, for verification and inspection."""

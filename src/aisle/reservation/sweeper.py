@@ -1,6 +1,6 @@
-"""Give back what overdue holds hold. Any number of sweepers may run, anywhere, at once: the script decides.
+"""Give back what overdue holds hold. Any number of sweepers may run, anywhere, at once: the scripts decide.
 
-A place is visited while it is in `holding`. Whoever takes a hold announces the place there *before* taking it, so a
+A subsection or pool is visited while it is in `holding`. Whoever takes a hold announces it there *before* taking it: a
 crash between the two leaves a visit too many, never one too few. A place without any entry left is struck off, but only
 if nobody has announced it since it was looked at.
 """
@@ -13,20 +13,25 @@ import structlog
 
 from aisle.errors import StoreOutcomeUnknown, StoreScriptFailed, StoreUnavailable
 from aisle.reservation.keys import Place, holding, subsection_keys
-from aisle.scripts import load_script
+from aisle.reservation.pool import PoolPlace, pool_keys
+from aisle.scripts import Script, load_script
 from aisle.store import Store
 
-ANNOUNCE, SWEEP, STRIKE = (load_script("aisle.reservation", name) for name in ("announce", "sweep", "strike"))
+ANNOUNCE, SWEEP, POOL_SWEEP, STRIKE = (
+    load_script("aisle.reservation", name) for name in ("announce", "sweep", "pool_sweep", "strike")
+)
 
 SWEEP_CLAIMS_MAX = 100
 PLACES_PER_ROUND_TRIP = 200
 IDLE_MS = 60_000
 
+Where = Place | PoolPlace
+
 log = structlog.get_logger()
 
 
 class Released(msgspec.Struct, frozen=True, array_like=True):
-    """A hold that ended because nobody paid in time."""
+    """A hold that ended because nobody paid in time. For a pool, `runs` is (0, places)."""
 
     claim: str
     owner: str
@@ -40,35 +45,36 @@ class Swept(msgspec.Struct, frozen=True, array_like=True):
     left: int
 
 
-_swept = msgspec.msgpack.Decoder(Swept).decode
+swept_of = msgspec.msgpack.Decoder(Swept).decode
 
 
-async def announce(store: Store, places: Sequence[Place]) -> None:
+async def announce(store: Store, places: Sequence[Where]) -> None:
     """Tell the sweepers, before holds are taken there, that these places need visiting."""
     await store.run(ANNOUNCE, (holding(store.prefix),), [str(place) for place in places])
 
 
-async def sweep_once(store: Store) -> list[tuple[Place, Released]]:
+async def sweep_once(store: Store) -> list[tuple[Where, Released]]:
     """Visit every announced place once and return what was released."""
     members = await store.call("ZRANGEBYSCORE", holding(store.prefix), "-inf", "+inf", "WITHSCORES")
-    seen = {Place.parse(member.decode()): score for member, score in zip(members[::2], members[1::2], strict=True)}
-    released: list[tuple[Place, Released]] = []
-    todo = list(seen)
-    while todo:
-        batch, todo = todo[:PLACES_PER_ROUND_TRIP], todo[PLACES_PER_ROUND_TRIP:]
-        empty = []
-        for place, swept in zip(batch, await _sweep(store, batch), strict=True):
-            released += [(place, one) for one in swept.released]
-            if swept.more:
-                todo.append(place)
-            elif swept.left == 0:
-                empty.append(place)
-        await _strike(store, [(place, seen[place]) for place in empty])
+    seen = {_where(member.decode()): score for member, score in zip(members[::2], members[1::2], strict=True)}
+    released: list[tuple[Where, Released]] = []
+    for script, kind in ((SWEEP, Place), (POOL_SWEEP, PoolPlace)):
+        todo = [place for place in seen if isinstance(place, kind)]
+        while todo:
+            batch, todo = todo[:PLACES_PER_ROUND_TRIP], todo[PLACES_PER_ROUND_TRIP:]
+            empty = []
+            for place, swept in zip(batch, await _sweep(store, script, batch), strict=True):
+                released += [(place, one) for one in swept.released]
+                if swept.more:
+                    todo.append(place)
+                elif swept.left == 0:
+                    empty.append(place)
+            await _strike(store, [(place, seen[place]) for place in empty])
     return released
 
 
 async def sweep_for_ever(
-    store: Store, *, interval_s: float, on_released: Callable[[list[tuple[Place, Released]]], None]
+    store: Store, *, interval_s: float, on_released: Callable[[list[tuple[Where, Released]]], None]
 ) -> None:
     """Sweep, wait, sweep. A store that is away is waited for; what is overdue stays overdue until it is back."""
     while True:
@@ -84,10 +90,13 @@ async def sweep_for_ever(
         await asyncio.sleep(interval_s)
 
 
-async def _sweep(store: Store, places: Sequence[Place]) -> list[Swept]:
-    replies = await store.run_many(
-        SWEEP, [(subsection_keys(store.prefix, place), (SWEEP_CLAIMS_MAX,)) for place in places]
-    )
+def _where(member: str) -> Where:
+    # A subsection always has a dash, a pool never has one.
+    return Place.parse(member) if "-" in member else PoolPlace.parse(member)
+
+
+async def _sweep(store: Store, script: Script, places: Sequence[Where]) -> list[Swept]:
+    replies = await store.run_many(script, [(_keys(store.prefix, place), (SWEEP_CLAIMS_MAX,)) for place in places])
     results = []
     for place, reply in zip(places, replies, strict=True):
         if isinstance(reply, StoreScriptFailed):
@@ -95,11 +104,15 @@ async def _sweep(store: Store, places: Sequence[Place]) -> list[Swept]:
             log.error("sweep_failed", place=str(place), reason=str(reply))
             results.append(Swept((), 0, 0, 1))
         else:
-            results.append(_swept(reply))
+            results.append(swept_of(reply))
     return results
 
 
-async def _strike(store: Store, places: Sequence[tuple[Place, bytes]]) -> None:
+def _keys(prefix: str, place: Where) -> tuple[str, ...]:
+    return subsection_keys(prefix, place) if isinstance(place, Place) else pool_keys(prefix, place)
+
+
+async def _strike(store: Store, places: Sequence[tuple[Where, bytes]]) -> None:
     if places:
         pairs = [item for place, score in places for item in (str(place), score)]
         await store.run(STRIKE, (holding(store.prefix),), (IDLE_MS, *pairs))
