@@ -23,6 +23,7 @@ FETCH_WAIT_MS_MAX = 60_000
 FETCH_ENTRIES_MAX = 512  # stream entries asked of the store in one read of one partition
 OPEN_BATCH_RECORDS_MAX = 20_000  # records of one batch in the open layout: one script writes them all
 OPEN_ADOPT_MAX = 5_000  # entries of plain clients that one script gives offsets to
+COMPACTION_KEYS_MAX = 2_000_000  # keys of one log; records of further keys are kept
 TAIL_BYTES_PER_PARTITION = 1024 * 1024  # newest batches kept in memory, so that a live consumer costs no store read
 TAIL_BYTES_TOTAL = 64 * 1024 * 1024
 

@@ -1,7 +1,7 @@
-"""Trim logs by age and size, and forget silent producers, a few partitions at a time.
+"""Trim logs by age and size, compact those that ask for it, and forget silent producers, a few partitions at a time.
 
 Run by every broker for the partitions it leads, so brokers share the work; two that overlap do no harm, because the
-trim script only ever moves a log's beginning forward to what its caller saw. Compacted topics are left to `compaction`.
+trim script only ever moves a log's beginning forward to what its caller saw.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from typing import Any
 
 import respline
 from penstock.broker import Broker
+from penstock.compaction import compact, is_dirty
 from penstock.limits import PRODUCERS_PER_PARTITION_MAX
 from penstock.store import by_time
 from penstock.store.open_log import Ends
@@ -35,7 +36,7 @@ async def sweep_some(broker: Broker, partitions: Sequence[Partition]) -> None:
     commands: list[tuple[Any, ...]] = []
     for topic, partition in partitions:
         keys = broker.keys.partition(topic.name, partition)
-        commands.append(("HMGET", keys.m, "leo", "log_start", "bytes", "trimmed", "max_ts"))
+        commands.append(("HMGET", keys.m, "leo", "log_start", "bytes", "trimmed", "max_ts", "compacted_bytes"))
         commands.append(("ZRANGE", keys.tidx, 0, 0, "WITHSCORES"))
         commands.append(("HLEN", keys.pid))
     replies = await broker.store.call_many(commands)
@@ -49,6 +50,8 @@ async def sweep_some(broker: Broker, partitions: Sequence[Partition]) -> None:
         elif topic.settings.deleted:
             await _by_age(broker, topic, partition, meta, first_point, now_ms)
             await _by_size(broker, topic, partition, meta)
+        if topic.settings.compacted and is_dirty(topic, int(meta[2]), int(meta[5] or 0)):
+            await compact(broker, topic, partition)
         if producers > PRODUCERS_WORTH_A_LOOK:
             keys = broker.keys.partition(topic.name, partition)
             silent = (now_ms - PRODUCER_SILENCE_MS, PRODUCERS_PER_PARTITION_MAX)
@@ -72,7 +75,7 @@ async def _by_age(
     leo, log_start = int(meta[0]), int(meta[1])
     if topic.settings.retention_ms < 0 or log_start >= leo or meta[4] is None:
         return
-    if first_point and float(first_point[1]) >= cutoff:  # the oldest batch is young enough, and so is all that follows it
+    if first_point and float(first_point[1]) >= cutoff:  # the oldest batch is young enough
         return
     if int(meta[4]) < cutoff:
         await broker.log.trim(topic, partition, leo)

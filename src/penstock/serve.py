@@ -44,6 +44,7 @@ from penstock.transaction_coordinator import TransactionCoordinator
 from penstock.waiters import Waiters
 
 log = structlog.get_logger("penstock")
+STORE_CALLS_MAX = 100_000
 CATALOGUE_CHECK_S = 1.0
 OPEN_LOGS_CHECK_S = 0.05
 TRANSACTIONS_CHECK_S = 0.5
@@ -63,7 +64,9 @@ async def serve_until_signal(config: Config, announce: Callable[[Address], None]
 async def running_broker(config: Config) -> AsyncIterator[Broker]:
     """A broker that answers on its port until the block ends."""
     async with AsyncExitStack() as stack:
-        store = await respline.open_store(config.store_url, name="penstock", timeout=config.store_timeout_s)
+        store = await respline.open_store(
+            config.store_url, name="penstock", timeout=config.store_timeout_s, in_flight_max=STORE_CALLS_MAX
+        )
         stack.push_async_callback(store.aclose)
         durability = await _durability(config, stack)
         server = Server(

@@ -63,7 +63,7 @@ KNOWN: dict[str, Known] = {
     "message.timestamp.before.max.ms": Known(Kind.LONG, str(LONG_MAX), 0, effect=True),
     "message.timestamp.difference.max.ms": Known(Kind.LONG, str(LONG_MAX), 0, effect=True),
     "message.timestamp.type": Known(Kind.STRING, "CreateTime", words=("CreateTime", "LogAppendTime"), effect=True),
-    "min.cleanable.dirty.ratio": Known(Kind.DOUBLE, "0.5", 0, 1),
+    "min.cleanable.dirty.ratio": Known(Kind.DOUBLE, "0.5", 0, 1, effect=True),
     "min.compaction.lag.ms": Known(Kind.LONG, "0", 0, effect=True),
     "min.insync.replicas": Known(Kind.INT, "1", 1, INT_MAX),
     "preallocate": Known(Kind.BOOLEAN, "false"),
@@ -93,6 +93,7 @@ class Settings:
     retention_bytes: int
     delete_retention_ms: int
     min_compaction_lag_ms: int
+    min_dirty_ratio: float
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
     open_layout: bool
@@ -128,6 +129,7 @@ def settings(configs: dict[str, str]) -> Settings:
         retention_bytes=int(text("retention.bytes")),
         delete_retention_ms=int(text("delete.retention.ms")),
         min_compaction_lag_ms=int(text("min.compaction.lag.ms")),
+        min_dirty_ratio=float(text("min.cleanable.dirty.ratio")),
         timestamp_before_max_ms=min(difference, int(text("message.timestamp.before.max.ms"))),
         timestamp_after_max_ms=min(difference, int(text("message.timestamp.after.max.ms"))),
         open_layout=text("penstock.layout") == Layout.ENTRIES,

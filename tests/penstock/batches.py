@@ -1,6 +1,9 @@
 """Record batches for tests, built by aiokafka's codec."""
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from crc32c import crc32c
+
+from penstock.wire import batch
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 
@@ -27,3 +30,8 @@ def batch_of(
     for at, value in enumerate(values):
         builder.append(at, timestamp + at, key, value, [])
     return bytes(builder.build())
+
+
+def is_sealed(data: bytes) -> bool:
+    """Whether the checksum of a batch is right, which is all a consumer checks."""
+    return crc32c(data[batch.CHECKED_FROM :]) == batch.header(data).crc

@@ -358,3 +358,20 @@ def test_pipelined_requests_are_answered_in_order_even_behind_a_long_poll(client
     assert second is not None
     assert (first[:4], second[:4]) == (struct.pack(">i", 1), struct.pack(">i", 2))
     assert read_response(FETCH, 4, first, 4)["responses"][0]["partitions"][0]["error_code"] == 0
+
+
+def test_a_read_from_the_store_fills_the_limit_whatever_the_size_of_the_batches(
+    start_broker: StartBroker, broker: BrokerProcess, client: LogClient, topic: str
+) -> None:
+    client.create(topic, partitions=2)
+    small, large = batch_of(b"s"), batch_of(b"x" * 200_000)
+    for _ in range(300):
+        client.produce(topic, small)
+    for _ in range(6):
+        client.produce(topic, large, partition=1)
+    other = start_broker("--node-id", "2", keyspace=broker.keyspace)
+    with LogClient(other.port) as stranger:
+        few, big = stranger.fetch_many([(topic, 0, 0), (topic, 1, 0)], partition_max=500_000)
+        assert len(few["records"]) == 300 * len(small)
+        assert len(big["records"]) == 2 * len(large)
+        assert len(stranger.fetch(topic, 0, partition_max=100 * len(small))["records"]) == 100 * len(small)

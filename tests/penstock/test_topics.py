@@ -164,3 +164,14 @@ def test_metadata_v0_without_names_lists_all_topics_and_an_id_finds_its_topic(
         [lost] = client.call(METADATA, 12, {"topics": [{"topic_id": b"\7" * 16, "name": None}], **ask})["topics"]
     assert (found["name"], found["error_code"]) == (topic, 0)
     assert lost["error_code"] == 100
+
+
+def test_a_topic_of_ten_thousand_partitions_is_made_and_deleted(start_broker: StartBroker, topic: str) -> None:
+    broker = start_broker()
+    admin = admin_of(broker)
+    create(admin, topic, 10_000)
+    assert len(admin.list_topics(timeout=60).topics[topic].partitions) == 10_000
+    assert broker.store.exists(broker.key(topic, 9_999, "m"))
+    [future] = admin.delete_topics([topic]).values()
+    future.result(60)
+    assert not broker.store.exists(broker.key(topic, 9_999, "m"))

@@ -175,6 +175,8 @@ async def _grow(broker: Broker, row: dict[str, Any], *, validate_only: bool) -> 
         return store_error_code(error), "The store did not answer."
     if outcome is Outcome.DONE:
         return ErrorCode.none, None
+    if outcome is Outcome.TOO_MANY:
+        return ErrorCode.policy_violation, "Too many partitions in this cluster."
     if outcome is Outcome.UNKNOWN:
         return ErrorCode.unknown_topic_or_partition, None
     return ErrorCode.invalid_request, "The topic was changed by somebody else at the same time; look again."

@@ -21,6 +21,7 @@ Braces are hash tags: the keys one script touches share a tag, so they share a s
     P:{t:p}:txn              hash    producer id -> epoch, of transactions this partition was added to
     P:{t:p}:abt              zset    aborted transactions "<pid> <first> <last>", by last offset
     P:{t:p}:tidx             zset    "<base offset>" by the greatest timestamp up to it, one about every 64 KB
+    P:{t:p}:new              stream  a compacted log on its way to become `log`
     P:{t:p}:moved            zset    open layout: ids that do not say their offset, by offset (see entry_offsets.lua)
 """
 
@@ -37,6 +38,7 @@ class PartitionKeys(NamedTuple):
     abt: str
     tidx: str
     moved: str
+    new: str
 
 
 class Keys:

@@ -28,7 +28,8 @@ from penstock.wire import batch
 from penstock.wire.batch import Batch
 from penstock.wire.records import Record
 
-TYPICAL_BATCH_BYTES = 16 * 1024
+FIRST_ENTRIES = 4  # read of a log whose batches may be of any size
+READ_ROUNDS = 3
 LOAD_ATTEMPTS = 3
 OPEN_ATTEMPTS = 100
 INDEX_POINTS_PER_TRIM = 100_000
@@ -54,6 +55,7 @@ class Read(NamedTuple):
     offset: int
     max_bytes: int
     below: int  # give no batch that reaches this offset
+    continued: bool = False  # something was given already, so nothing more need be
 
 
 @dataclass(slots=True)
@@ -65,7 +67,7 @@ class View:
     log_start: int
     aborts: bool  # whether any aborted transaction is on record
     tail: Tail = field(default_factory=Tail)
-    typical_batch: int = TYPICAL_BATCH_BYTES
+    typical_batch: int = 0  # bytes, as far as seen
 
 
 @dataclass(slots=True, eq=False)
@@ -139,20 +141,32 @@ class Log:
         for at, read in enumerate(reads):
             view = self._views.get((read.topic.id, read.partition))
             if read.topic.settings.open_layout:
-                found[at] = await self.open.read(*read)
+                found[at] = await self.open.read(*read[:5])
             elif view and view.tail.covers(read.offset):
                 self._metrics.tail_reads += 1
                 found[at] = view.tail.read(read.offset, read.max_bytes, read.below)
             else:
                 from_store.append(at)
-        if from_store:
-            self._metrics.store_reads += len(from_store)
-            replies = await self._store.call_many([self._range(reads[at]) for at in from_store])
-            for at, reply in zip(from_store, replies, strict=True):
+        self._metrics.store_reads += len(from_store)
+        await self._read_from_store({at: reads[at] for at in from_store}, found)
+        return found
+
+    async def _read_from_store(self, wanted: dict[int, Read], found: list[list[bytes]]) -> None:
+        """A few entries first, then as many as their size says: a guess could read a hundred times what was asked."""
+        for _ in range(READ_ROUNDS):
+            if not wanted:
+                return
+            ranges = [self._range(read) for read in wanted.values()]
+            replies = await self._store.call_many([command for command, _ in ranges])
+            unfinished: dict[int, Read] = {}
+            for (at, read), (_, count), reply in zip(wanted.items(), ranges, replies, strict=True):
                 if isinstance(reply, respline.ServerError):
                     raise reply
-                found[at] = self._batches(reads[at], reply)
-        return found
+                batches, following = self._batches(read, reply)
+                found[at] += batches
+                if following and len(reply) == count:
+                    unfinished[at] = following
+            wanted = unfinished
 
     async def aborted(self, reads: Sequence[Read]) -> list[list[tuple[int, int]]]:
         """(producer id, first offset) of the aborted transactions that end at or after each read's offset."""
@@ -329,27 +343,30 @@ class Log:
                 self._views[topic.id, partition] = View(leo, max(lso, log_start), log_start, aborts=aborts > 0)
         return failed, load.outdated
 
-    def _range(self, read: Read) -> tuple[str, ...]:
+    def _range(self, read: Read) -> tuple[tuple[str, ...], int]:
         view = self._views.get((read.topic.id, read.partition))
-        typical = view.typical_batch if view else TYPICAL_BATCH_BYTES
-        count = min(max(read.max_bytes // typical, 1) + 1, FETCH_ENTRIES_MAX)
+        typical = view.typical_batch if view else 0
+        count = min(read.max_bytes // typical + 1, FETCH_ENTRIES_MAX) if typical else FIRST_ENTRIES
         log = self._keys.partition(read.topic.name, read.partition).log
-        return ("XRANGE", log, f"{read.offset}-0", "+", "COUNT", str(count))
+        return ("XRANGE", log, f"{read.offset}-0", "+", "COUNT", str(count)), count
 
-    def _batches(self, read: Read, reply: Any) -> list[bytes]:
+    def _batches(self, read: Read, reply: Any) -> tuple[list[bytes], Read | None]:
+        """The batches of a reply that may be given, and the read that would follow if there is room for more."""
         found: list[bytes] = []
-        left = read.max_bytes
+        left, last = read.max_bytes, -1
         for entry_id, fields in reply:
             data = fields[1]
             last = int(entry_id[: entry_id.index(b"-")])
-            left -= len(data)
-            if last >= read.below or (left < 0 and found):
+            if last >= read.below or (left < len(data) and (found or read.continued)):
+                left = 0
                 break
+            left -= len(data)
             found.append(batch.placed(data, last - batch.header(data).last_offset_delta))
         view = self._views.get((read.topic.id, read.partition))
         if view and found:
             view.typical_batch = max(sum(map(len, found)) // len(found), 64)
-        return found
+        following = read._replace(offset=last + 1, max_bytes=left, continued=True) if left > 0 and found else None
+        return found, following
 
     def _outdate(self, key: Key) -> None:
         for load in self._loading:

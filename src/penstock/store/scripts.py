@@ -18,6 +18,7 @@ import respline
 
 Store = respline.Store
 Argument = str | bytes | int
+CALLS_AT_ONCE = 2_000
 INCLUDE = re.compile(r"^--! include (\w+)$", re.MULTILINE)
 Value = Any  # a reply, or the ServerError in its place
 
@@ -62,6 +63,12 @@ class Scripts:
 
     async def run_many(self, calls: Sequence[Call]) -> list[Value]:
         """Replies in order, server errors as values."""
+        replies: list[Value] = []
+        for at in range(0, len(calls), CALLS_AT_ONCE):  # one round trip, unless somebody makes a huge topic
+            replies += await self._run(calls[at : at + CALLS_AT_ONCE])
+        return replies
+
+    async def _run(self, calls: Sequence[Call]) -> list[Value]:
         replies = await self._send([call.command() for call in calls])
         forgotten = [at for at, reply in enumerate(replies) if _is_noscript(reply)]
         if not forgotten:

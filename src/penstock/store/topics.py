@@ -20,6 +20,8 @@ from penstock.limits import PARTITIONS_TOTAL_MAX
 from penstock.store.keys import Keys
 from penstock.store.scripts import Call, Scripts, Store
 
+TOPICS_AT_ONCE = 2_000
+
 
 @dataclass(frozen=True, slots=True)
 class Topic:
@@ -83,8 +85,7 @@ class Topics:
             await self.refresh()
 
     async def create(self, wanted: Sequence[NewTopic]) -> list[Outcome]:
-        room = PARTITIONS_TOTAL_MAX - sum(topic.partitions for topic in self.by_name.values())
-        if sum(topic.partitions for topic in wanted) > room:
+        if sum(topic.partitions for topic in wanted) > self._room():
             return [Outcome.TOO_MANY] * len(wanted)
         keys = self._keys
         replies = await self._scripts.run_many(
@@ -121,6 +122,8 @@ class Topics:
     async def alter(
         self, topic: Topic, *, partitions: int | None = None, configs: dict[str, str] | None = None
     ) -> Outcome:
+        if partitions and partitions - topic.partitions > self._room():
+            return Outcome.TOO_MANY
         configs_text = topic.configs_text if configs is None else _configs_text(configs)
         reply = await self._scripts.run(
             Call(
@@ -144,9 +147,15 @@ class Topics:
             _raise_first_error(await self._scripts.run_many(calls))
             await self._store.call("HDEL", self._keys.deleting, topic_id)
 
+    def _room(self) -> int:
+        return PARTITIONS_TOTAL_MAX - sum(topic.partitions for topic in self.by_name.values())
+
     async def _load(self, version: bytes | None, finish: bool) -> None:
         names = sorted(name.decode() for name in await self._store.call("SMEMBERS", self._keys.topics))
-        replies = await self._store.call_many([("HGETALL", self._keys.topic(name)) for name in names])
+        replies: list[object] = []
+        for at in range(0, len(names), TOPICS_AT_ONCE):
+            chunk = [("HGETALL", self._keys.topic(name)) for name in names[at : at + TOPICS_AT_ONCE]]
+            replies += await self._store.call_many(chunk)
         _raise_first_error(replies)
         by_name: dict[str, Topic] = {}
         for reply in replies:

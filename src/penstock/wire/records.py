@@ -59,6 +59,25 @@ def build(rows: Iterable[Record], base_offset: int) -> bytes:
     return batch.placed(bytes(builder.build()), base_offset)
 
 
+def thinned(data: bytes, kept: Sequence[Record]) -> bytes:
+    """A batch with some of its records: same offsets, same producer, same end; uncompressed."""
+    head = batch.header(data)
+    built = build(kept, head.base_offset)
+    stamped = head.attributes & batch.LOG_APPEND_TIME
+    return batch.assembled(
+        built[batch.HEADER.size :],
+        count=len(kept),
+        last_offset_delta=head.last_offset_delta,
+        base_timestamp=batch.header(built).base_timestamp,
+        max_timestamp=head.max_timestamp if stamped else max(record.timestamp for record in kept),
+        attributes=head.attributes & ~batch.COMPRESSION,
+        base_offset=head.base_offset,
+        producer_id=head.producer_id,
+        producer_epoch=head.producer_epoch,
+        base_sequence=head.base_sequence,
+    )
+
+
 def _uncompressed(data: bytes) -> bytes:
     head = batch.header(data)
     if head.compression == 0:
