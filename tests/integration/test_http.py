@@ -16,7 +16,11 @@ def address(database_url, servers, worker_id):
     from aisle.config import Config
 
     config = Config(
-        database_url=database_url, store_url=servers.store_url, store_prefix=f"{worker_id}.http:", body_bytes_max=1024, kafka=servers.kafka
+        database_url=database_url,
+        store_url=servers.store_url,
+        store_prefix=f"{worker_id}.http:",
+        body_bytes_max=1024,
+        kafka=servers.kafka,
     )
     with serving(config) as (_, address):
         yield address

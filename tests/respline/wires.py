@@ -99,7 +99,7 @@ async def listening(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIte
 async def until(condition: Callable[[], bool], what: str) -> None:
     try:
         async with asyncio.timeout(PATIENCE):
-            while not condition():  # noqa: ASYNC110 - what is waited for often happens in another process
+            while not condition():
                 await asyncio.sleep(0.005)
     except TimeoutError:
         raise AssertionError(f"never happened: {what}") from None

@@ -33,4 +33,4 @@ def test_sources_are_the_table_read_backwards():
 
 
 def test_a_booking_counts_against_the_limit_until_it_ends():
-    assert LIVE == set(State) - {State.CANCELLED, State.FAILED, State.REFUNDED}
+    assert set(State) - {State.CANCELLED, State.FAILED, State.REFUNDED} == LIVE
