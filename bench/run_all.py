@@ -26,8 +26,8 @@ def main() -> None:
     unknown = [name for name in arguments.names if name not in COMMANDS]
     if unknown:
         parser.error(f"no benchmark is called {', '.join(unknown)}; there are {', '.join(COMMANDS)}")
-    results = {name: run(name) for name in arguments.names or COMMANDS}
     path = arguments.results / f"{datetime.now(UTC):%Y-%m-%d}-{commit()}.json"
+    results = {name: run(name) for name in arguments.names or COMMANDS}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(results, indent=1) + "\n")
     sys.stdout.write(f"{path}\n")

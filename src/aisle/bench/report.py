@@ -64,8 +64,10 @@ def _machine() -> str:
 
 
 def _commit() -> dict[str, object]:
-    revision = _git("rev-parse", "--short", "HEAD")
-    return {"commit": revision or "unknown", "modified": bool(_git("status", "--porcelain", "--", "."))}
+    """Of the repository that holds this package; an installed copy may lie inside somebody else's."""
+    ours = _git("ls-files", "__init__.py")
+    revision = _git("rev-parse", "--short", "HEAD") if ours else ""
+    return {"commit": revision or "unknown", "modified": bool(_git("status", "--porcelain", "--", ".."))}
 
 
 def _git(*arguments: str) -> str:
