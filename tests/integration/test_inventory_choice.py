@@ -61,7 +61,9 @@ async def compare_choices(config, metrics, rnd, calls):
 
 def random_case(rnd):
     # Small halls meet the corner cases, long rows the byte boundaries; both ends of fullness matter.
-    rows, width = rnd.choice([(rnd.randint(1, 5), rnd.randint(1, 9)), (rnd.randint(1, 4), rnd.randint(10, 37))])
+    small, long = (rnd.randint(1, 5), rnd.randint(1, 9)), (rnd.randint(1, 4), rnd.randint(10, 37))
+    longest = (rnd.randint(1, 2), rnd.randint(400, 500))
+    [(rows, width)] = rnd.choices([small, long, longest], weights=[50, 49, 1])
     full = rnd.choice([0.0, 0.2, 0.5, 0.7, 0.9, 1.0])
     taken = (SeatState.RESERVED, SeatState.SOLD, SeatState.UNAVAILABLE)
     states = [rnd.choice(taken) if rnd.random() < full else SeatState.AVAILABLE for _ in range(rows * width)]
