@@ -12,7 +12,7 @@ from aisle.accounts.account import VERY_COMMON, Actor, Refusal, Role, normalise_
 from aisle.accounts.client_address import client_address, parse_proxies
 from aisle.accounts.cross_site import is_cross_site, is_json, read_credentials
 from aisle.accounts.recent import ENDED_SECONDS, LIFE_SECONDS_MAX, RecentActors
-from aisle.accounts.tokens import TOKEN_CHARS, Kind, Signer, keys_from_setting, new_signing_key, signing_key
+from aisle.accounts.tokens import TOKEN_CHARS, Kind, Reference, Signer, keys_from_setting, new_signing_key, signing_key
 from aisle.errors import StartupError
 
 NOW_MS = 1_800_000_000_000
@@ -236,7 +236,8 @@ HOST = (b"host", b"tickets.example:8443")
 )
 def test_who_may_have_made_the_browser_send_this(headers, refused):
     headers = [HOST, *headers]
-    assert is_cross_site(headers, read_credentials(headers)) is refused
+    found = dict(headers)
+    assert is_cross_site(found, read_credentials(found)) is refused
 
 
 @pytest.mark.parametrize(
@@ -252,7 +253,7 @@ def test_who_may_have_made_the_browser_send_this(headers, refused):
     ],
 )
 def test_only_json_is_json(kind, json):
-    assert is_json([(b"content-type", kind)]) is json
+    assert is_json({b"content-type": kind}) is json
 
 
 @pytest.mark.parametrize(
@@ -267,35 +268,46 @@ def test_only_json_is_json(kind, json):
     ],
 )
 def test_the_session_is_found_among_other_cookies(header, value):
-    assert read_credentials([(b"cookie", header)]).cookie == value
+    assert read_credentials({b"cookie": header}).cookie == value
+
+
+REFERENCE = Reference(b"d" * 32, NOW_MS)
 
 
 def test_somebody_recognised_is_remembered_for_two_seconds_at_most():
     recent = RecentActors(life_s=60)
-    recent.remember(b"d", ACTOR, now=100.0)
-    assert recent.get(b"d", 100.0 + LIFE_SECONDS_MAX - 0.01).actor is ACTOR
-    assert recent.get(b"d", 100.0 + LIFE_SECONDS_MAX) is None
+    recent.remember(b"text", REFERENCE, ACTOR, now=100.0)
+    assert recent.get(b"text", 100.0 + LIFE_SECONDS_MAX - 0.01) is ACTOR
+    assert recent.get(b"text", 100.0 + LIFE_SECONDS_MAX) is None
+    assert recent.get(b"another text", 100.0) is None
+
+
+def test_nobody_is_remembered_past_the_end_of_the_session():
+    recent = RecentActors()
+    recent.remember(b"text", Reference(b"d" * 32, 100_500), ACTOR, now=100.0)
+    assert recent.get(b"text", 100.4) is ACTOR
+    assert recent.get(b"text", 100.5) is None
 
 
 def test_an_answer_that_was_on_its_way_cannot_bring_an_ended_session_back():
     recent = RecentActors()
-    recent.remember(b"d", ACTOR, now=100.0)
-    recent.end(b"d", now=100.5)
-    assert recent.get(b"d", 100.6).actor is None
-    assert recent.remember(b"d", ACTOR, now=101.0) is False
-    assert recent.get(b"d", 101.0).actor is None
-    assert recent.remember(b"d", ACTOR, now=100.5 + ENDED_SECONDS) is True
+    recent.remember(b"text", REFERENCE, ACTOR, now=100.0)
+    recent.end(REFERENCE.digest, now=100.5)
+    assert recent.get(b"text", 100.6) is None
+    assert recent.remember(b"text", REFERENCE, ACTOR, now=101.0) is False
+    assert recent.get(b"text", 101.0) is None
+    assert recent.remember(b"text", REFERENCE, ACTOR, now=100.5 + ENDED_SECONDS) is True
 
 
 def test_what_is_remembered_is_bounded_and_the_oldest_makes_room():
     recent = RecentActors(entries_max=3)
     for number in range(5):
-        recent.remember(bytes([number]), ACTOR, now=100.0)
+        recent.remember(bytes([number]), REFERENCE, ACTOR, now=100.0)
     assert len(recent) == 3
     assert [recent.get(bytes([n]), 100.0) is not None for n in range(5)] == [False, False, True, True, True]
 
 
 def test_a_clock_that_was_set_back_prolongs_nothing():
     recent = RecentActors()
-    recent.remember(b"d", ACTOR, now=100_000.0)
-    assert recent.get(b"d", 100_000.0 - 3600) is None
+    recent.remember(b"text", REFERENCE, ACTOR, now=100_000.0)
+    assert recent.get(b"text", 100_000.0 - 3600) is None

@@ -107,7 +107,7 @@ class Access:
         callers = self._table.get((method, scope["path_template"]), NOBODY)
         if not callers:
             raise Problem(403, "forbidden", "nobody may do this")
-        headers = scope["headers"]
+        headers = dict(scope["headers"])
         credentials = read_credentials(headers)
         if method not in SAFE_METHODS:
             _require_own_site(method, headers, credentials)
@@ -122,7 +122,7 @@ class Access:
 
     async def recognise(self, scope: Scope) -> Actor | None:
         """Who is asking on a public route, if somebody we know."""
-        return await self._find(read_credentials(scope["headers"]))
+        return await self._find(read_credentials(dict(scope["headers"])))
 
     async def _find(self, credentials: Credentials) -> Actor | None:
         if credentials.authorization is not None:

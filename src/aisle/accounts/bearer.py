@@ -1,7 +1,7 @@
 """Tokens of programs: made once, shown once, kept as a digest in PostgreSQL, listed and revoked by their account.
 
-Checked like a session: signature, what this process remembers, then the database. Another process accepts a revoked
-token for two seconds at most.
+Checked like a session: what this process has just verified, the signature, then the database. Another process accepts
+a revoked token for two seconds at most.
 """
 
 from collections.abc import Callable
@@ -40,14 +40,14 @@ class BearerTokens:
 
     async def find(self, text: bytes) -> Actor | None:
         now = self._clock()
-        reference = self._signer.verify(Kind.BEARER, text, int(now * 1000))
-        if reference is None:
-            return None
-        known = self.recent.get(reference.digest, now)
+        known = self.recent.get(text, now)
         if known is not None:
-            return known.actor
+            return known
+        reference = self._signer.verify(Kind.BEARER, text, int(now * 1000))
+        if reference is None or self.recent.has_ended(reference.digest, now):
+            return None
         actor = await self._accounts.find_bearer(reference.digest, self._now())
-        if actor is None or not self.recent.remember(reference.digest, actor, now):
+        if actor is None or not self.recent.remember(text, reference, actor, now):
             return None
         return actor
 

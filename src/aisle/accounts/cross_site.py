@@ -7,14 +7,15 @@ Origin                 otherwise its host must be ours
 neither of the two     refused if a session came along; a program without one may go on
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import NamedTuple
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
 COOKIE = b"__Host-aisle"
 
-Headers = Iterable[tuple[bytes, bytes]]
+# Of a header that comes twice the last counts, for every question alike: what is checked is also what is used.
+Headers = Mapping[bytes, bytes]
 
 
 class Credentials(NamedTuple):
@@ -25,32 +26,27 @@ class Credentials(NamedTuple):
 
 
 def read_credentials(headers: Headers) -> Credentials:
-    authorization = cookie = None
-    for name, value in headers:
-        if name == b"cookie" and COOKIE in value:
-            cookie = cookie or _session_cookie(value)
-        elif name == b"authorization":
-            authorization = value
-    return Credentials(authorization, cookie)
+    cookie = headers.get(b"cookie")
+    return Credentials(headers.get(b"authorization"), _session_cookie(cookie) if cookie is not None else None)
 
 
 def is_cross_site(headers: Headers, credentials: Credentials) -> bool:
     """True if this unsafe request was, or may have been, made by a page of another site."""
     if credentials.authorization is not None:
         return False
-    found = dict(headers)
-    fetch_site = found.get(b"sec-fetch-site")
+    fetch_site = headers.get(b"sec-fetch-site")
     if fetch_site is not None:
         return fetch_site not in (b"same-origin", b"none")
-    origin = found.get(b"origin")
+    origin = headers.get(b"origin")
     if origin is not None:
-        return origin.partition(b"://")[2].lower() != found.get(b"host", b"").lower() or b"://" not in origin
+        _, _, host = origin.partition(b"://")
+        return not host or host.lower() != headers.get(b"host", b"").lower()
     return credentials.cookie is not None
 
 
 def is_json(headers: Headers) -> bool:
-    kind = dict(headers).get(b"content-type", b"").partition(b";")[0].strip().lower()
-    return kind == b"application/json"
+    kind = headers.get(b"content-type", b"")
+    return kind == b"application/json" or kind.partition(b";")[0].strip().lower() == b"application/json"
 
 
 def _session_cookie(header: bytes) -> bytes | None:

@@ -4,8 +4,9 @@
     account_sessions:<account id>       zset, digest -> absolute end    what "log out everywhere" ends
     sessions_ended                      channel, digests ended: for whoever keeps a connection open
 
-The signature is checked first, then what this process remembers, then the store. A store that does not answer is a
-503: nobody is let in because we could not look. Another process accepts an ended session for two seconds at most.
+A text this process verified within the last two seconds is known; of any other the signature is checked, which needs
+no I/O, and then the store is asked. A store that does not answer is a 503: nobody is let in because we could not look.
+Another process accepts an ended session for two seconds at most.
 """
 
 from collections.abc import Callable
@@ -59,13 +60,13 @@ class Sessions:
     async def find(self, text: bytes) -> Actor | None:
         """Who this is, or None. Being seen starts the idle time anew, up to the absolute end."""
         now = self._clock()
+        known = self.recent.get(text, now)
+        if known is not None:
+            return known
         now_ms = int(now * 1000)
         reference = self._signer.verify(Kind.SESSION, text, now_ms)
-        if reference is None:
+        if reference is None or self.recent.has_ended(reference.digest, now):
             return None
-        known = self.recent.get(reference.digest, now)
-        if known is not None:
-            return known.actor
         key = self._key(reference.digest)
         life_ms = min(self._idle_ms, reference.expires_at_ms - now_ms)
         found, _ = await self._send([("GET", key), ("PEXPIRE", key, max(1, life_ms))])
@@ -73,7 +74,7 @@ class Sessions:
             return None
         session = _decode(found)
         actor = Actor(session.account_id, session.role, session=reference.digest)
-        return actor if self.recent.remember(reference.digest, actor, now) else None
+        return actor if self.recent.remember(text, reference, actor, now) else None
 
     async def end(self, actor: Actor) -> None:
         assert actor.session is not None, "a program's token is no session"
