@@ -87,5 +87,5 @@ async def _buy(config: Config, number: int) -> list[Answer]:
 async def everybody_is_here(store: Store, what: str) -> None:
     await store.call("INCR", f"{store.prefix}{what}")
     async with asyncio.timeout(60):
-        while int(await store.call("GET", f"{store.prefix}{what}")) < PROCESSES:  # noqa: ASYNC110 - the others are processes
+        while int(await store.call("GET", f"{store.prefix}{what}")) < PROCESSES:
             await asyncio.sleep(0.001)
