@@ -1,7 +1,23 @@
 """What must hold whatever happened: called at the end of tests that sell, crash, race or rebuild."""
 
+from collections import Counter
+from collections.abc import Sequence
+
+import asyncpg
+import msgspec
+
+from aisle.messages import Part
+from aisle.reservation.facts import ClaimFact, EventFacts, HallFacts
+from aisle.reservation.inventory import Hall
+from aisle.reservation.keys import Place
+from aisle.reservation.subsection import Subsection
 from aisle.reservation.verify import verify
 from aisle.store import Store
+
+LIVE = ("PROCESSING", "PENDING_PAYMENT", "PAYING", "PAID")
+WITH_SEATS = ("PENDING_PAYMENT", "PAYING", "PAID")
+
+_parts = msgspec.json.Decoder(tuple[Part, ...]).decode
 
 
 async def assert_store_consistent(store: Store, event: int) -> None:
@@ -9,3 +25,121 @@ async def assert_store_consistent(store: Store, event: int) -> None:
     report = await verify(store, event)
     assert report.clean, "\n".join(map(str, report.findings))
     assert report.places > 0, "an event without subsections proves nothing"
+
+
+async def assert_event_consistent(database: asyncpg.Pool, store: Store, event: int) -> None:
+    """Bits == counters == claims == tickets == bookings, no seat twice, no purchase miscounted. At quiescence only."""
+    assert await unsettled(database, store, [event]) == []
+    async with database.acquire() as connection, connection.transaction(isolation="repeatable_read"):
+        facts = await facts_in_postgresql(connection, event)
+        await _assert_bookings_have_their_tickets(connection, event)
+        await _assert_purchases_counted(connection, event)
+    report = await verify(store, event, facts)
+    assert report.clean, "\n".join(map(str, report.findings))
+    assert report.places == len(facts.halls) > 0, "an event without subsections proves nothing"
+
+
+async def unsettled(database: asyncpg.Pool, store: Store, events: Sequence[int]) -> list[str]:
+    """What is still on its way: bookings without an answer, messages not sent, tickets and bits that lag behind."""
+    waiting = await database.fetchval(
+        "select count(*) from booking.bookings where event_id = any($1::bigint[]) and state = 'PROCESSING'", events
+    )
+    unsent = await database.fetchval(
+        "select (select count(*) from booking.outbox) + (select count(*) from ticketing.outbox)"
+    )
+    found = [f"{waiting} bookings are PROCESSING"] if waiting else []
+    found += [f"{unsent} messages are unsent"] if unsent else []
+    for event in events:
+        promised = await database.fetchval(
+            """select coalesce(sum(jsonb_array_length(part -> 'seats')), 0)
+               from booking.bookings, jsonb_array_elements(parts) as part
+               where event_id = $1 and state = any($2::text[])""",
+            event,
+            WITH_SEATS,
+        )
+        tickets = await database.fetchval(
+            "select count(*) from ticketing.tickets where event_id = $1 and state in (1, 2)", event
+        )
+        taken = await _taken_in_store(database, store, event)
+        if not promised == tickets == taken:
+            found.append(f"event {event}: {promised} seats promised, {tickets} tickets taken, {taken} in the store")
+    return found
+
+
+async def facts_in_postgresql(connection: asyncpg.Connection, event: int) -> EventFacts:
+    """What the store must hold, read from ticket rows and the owners of their bookings."""
+    limit = await connection.fetchval("select seats_per_booking from ticketing.events where id = $1", event)
+    rows = await connection.fetch(
+        """select u.*, s.price from ticketing.subsections u join ticketing.sections s using (event_id, section)
+           where event_id = $1 order by place""",
+        event,
+    )
+    taken = await connection.fetch(
+        """select t.place, t.booking, b.buyer, t.state, t.price, array_agg(t.seat order by t.seat) as seats
+           from ticketing.tickets t left join booking.bookings b on b.id = t.booking
+           where t.event_id = $1 and t.state in (1, 2) group by 1, 2, 3, 4, 5""",
+        event,
+    )
+    assert all(row["buyer"] for row in taken), "a ticket belongs to a booking that does not exist"
+    halls = []
+    for row in rows:
+        shape = Subsection(row["rows"], row["seats_per_row"], frozenset(row["accessible"]))
+        place = Place(event, row["section"], row["subsection"])
+        hall = Hall(place, shape, row["price"], min(limit, shape.seats), row["rank"], frozenset(row["blocked"]))
+        claims = tuple(
+            ClaimFact(str(t["booking"]), str(t["buyer"]), t["state"] == 2, t["price"], tuple(t["seats"]))
+            for t in taken
+            if t["place"] == row["place"]
+        )
+        halls.append(HallFacts(hall, claims))
+    return EventFacts(event, tuple(halls))
+
+
+async def _assert_bookings_have_their_tickets(connection: asyncpg.Connection, event: int) -> None:
+    bookings = await connection.fetch(
+        "select id, state, parts, total, quantity, request from booking.bookings where event_id = $1", event
+    )
+    places = {
+        (row["section"], row["subsection"]): row["place"]
+        for row in await connection.fetch("select * from ticketing.subsections where event_id = $1", event)
+    }
+    owned: dict[tuple[int, int], object] = {}
+    for booking in bookings:
+        if booking["state"] not in WITH_SEATS:
+            continue
+        parts = _parts(booking["parts"])
+        seats = [(places[part.section, part.subsection], seat) for part in parts for seat in part.seats]
+        assert booking["total"] == sum(part.price * len(part.seats) for part in parts)
+        partial = msgspec.json.decode(booking["request"]).get("allow_partial", False)
+        assert len(seats) == booking["quantity"] or (partial and 0 < len(seats) < booking["quantity"]), booking
+        for seat in seats:
+            assert seat not in owned, f"seat {seat} is promised to {booking['id']} and to {owned[seat]}"
+            owned[seat] = booking["id"]
+    rows = await connection.fetch(
+        "select place, seat, booking from ticketing.tickets where event_id = $1 and state in (1, 2)", event
+    )
+    tickets = {(row["place"], row["seat"]): row["booking"] for row in rows}
+    assert tickets == owned, f"tickets and bookings differ in {sorted(set(tickets.items()) ^ set(owned.items()))[:5]}"
+
+
+async def _assert_purchases_counted(connection: asyncpg.Connection, event: int) -> None:
+    rows = await connection.fetch(
+        "select buyer, sum(quantity) as seats from booking.bookings where event_id = $1 and state = any($2::text[]) "
+        "group by buyer",
+        event,
+        LIVE,
+    )
+    live = Counter({row["buyer"]: row["seats"] for row in rows})
+    counted = {
+        row["buyer"]: row["seats"]
+        for row in await connection.fetch("select * from booking.purchases where event_id = $1", event)
+    }
+    assert counted == {buyer: live[buyer] for buyer in counted}, "a limit counts seats that nobody has, or forgot some"
+    assert set(live) <= set(counted)
+
+
+async def _taken_in_store(database: asyncpg.Pool, store: Store, event: int) -> int:
+    places = await database.fetch("select section, subsection from ticketing.subsections where event_id = $1", event)
+    keys = [f"{store.prefix}section_stats:{{{event}:{row['section']}-{row['subsection']}}}" for row in places]
+    replies = await store.call_many([("HMGET", key, "reserved", "sold") for key in keys])
+    return sum(int(number or 0) for reply in replies for number in reply)

@@ -1,0 +1,16 @@
+"""The booking stories once more, on Apache Kafka: the same product, one URL changed."""
+
+import pytest
+from pytest_bdd import scenarios
+
+from tests.stage import running_stage
+
+pytest_plugins = ["tests.stories.buying"]
+
+scenarios("features/buyer/select_seats.feature", "features/buyer/payment_window.feature")
+
+
+@pytest.fixture(scope="module")
+def stage(servers, tmp_path_factory):
+    with running_stage(servers, tmp_path_factory.mktemp("stage"), kind="kafka") as stage:
+        yield stage
