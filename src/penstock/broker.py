@@ -9,6 +9,7 @@ from penstock.groups import Groups
 from penstock.metrics import Metrics
 from penstock.nodes import Nodes
 from penstock.offsets import Offsets
+from penstock.sasl import Users
 from penstock.store.keys import Keys
 from penstock.store.log import Log
 from penstock.store.producer_ids import ProducerIds
@@ -37,6 +38,7 @@ class Broker:
     offsets: Offsets
     transactions: TransactionCoordinator
     metrics: Metrics
+    users: Users | None = None  # None: nobody needs to log in
     api_ranges: list[tuple[int, int, int]] = field(default_factory=list)  # (key, low, high) of dispatch.APIS
     # Encoded Metadata bodies by (version, topic names), valid for one state of the catalogue and the brokers.
     metadata_cache: dict[tuple[int, tuple[str, ...]], bytes] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import getpass
 import json
 import logging
 import os
@@ -13,6 +14,7 @@ import structlog
 import respline
 from penstock import inspection, limits
 from penstock.config import Address, BadConfig, Config
+from penstock.sasl import Credential
 from penstock.serve import serve_until_signal
 
 
@@ -37,6 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_serve(commands.add_parser("serve", help="run a broker"))
     _add_inspect(commands.add_parser("inspect", help="show what a store holds"))
+    _add_user(commands.add_parser("user", help="make a line for the file of users"))
     _add_bench(commands.add_parser("bench", help="measure a broker on this machine"))
     return parser
 
@@ -72,6 +75,9 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--max-connections", type=int, default=limits.CONNECTIONS_MAX, metavar="N")
     serve.add_argument("--max-frame-bytes", type=int, default=limits.FRAME_BYTES_MAX, metavar="N")
     serve.add_argument("--max-in-flight-bytes", type=int, default=limits.IN_FLIGHT_BYTES_MAX, metavar="N")
+    serve.add_argument("--tls-certificate", metavar="FILE", help="speak TLS with this certificate chain")
+    serve.add_argument("--tls-key", metavar="FILE")
+    serve.add_argument("--sasl-users", metavar="FILE", help="clients must log in; lines made by `penstock user`")
     serve.add_argument("--metrics-listen", metavar="HOST:PORT", help="serve /metrics, /livez and /readyz there")
 
 
@@ -82,6 +88,11 @@ def _add_inspect(inspect: argparse.ArgumentParser) -> None:
     inspect.add_argument("--store", required=True, metavar="URL")
     inspect.add_argument("--keyspace", default="penstock")
     inspect.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+
+
+def _add_user(user: argparse.ArgumentParser) -> None:
+    user.set_defaults(run=_user)
+    user.add_argument("name", help="the password is asked for, or read from standard input")
 
 
 def _add_bench(parser: argparse.ArgumentParser) -> None:
@@ -111,6 +122,9 @@ def _serve(arguments: argparse.Namespace) -> int:
         connections_max=arguments.max_connections,
         frame_bytes_max=arguments.max_frame_bytes,
         in_flight_bytes_max=arguments.max_in_flight_bytes,
+        tls_certificate=arguments.tls_certificate,
+        tls_key=arguments.tls_key,
+        sasl_users=arguments.sasl_users,
         metrics_listen=Address.parse(arguments.metrics_listen) if arguments.metrics_listen else None,
     )
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -123,6 +137,16 @@ def _inspect(arguments: argparse.Namespace) -> int:
         rows = runner.run(inspection.inspect(arguments.store, arguments.keyspace, arguments.view, arguments.name))
     text = json.dumps({arguments.view: rows}) + "\n" if arguments.json else inspection.table(rows)
     sys.stdout.write(text)
+    return 0
+
+
+def _user(arguments: argparse.Namespace) -> int:
+    if not arguments.name or set(arguments.name) & set(": \t\n"):
+        raise BadConfig("a name is a word without colons or spaces")
+    password = getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
+    if not password:
+        raise BadConfig("the password is empty")
+    sys.stdout.write(Credential.of(password).line(arguments.name) + "\n")
     return 0
 
 

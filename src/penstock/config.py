@@ -45,12 +45,17 @@ class Config:
     offsets_retention_ms: int = limits.OFFSETS_RETENTION_MS  # of groups without members
     offsets_sweep_s: float = 600.0
     drain_s: float = 5.0
+    tls_certificate: str | None = None  # file of the chain; with it the port speaks TLS
+    tls_key: str | None = None
+    sasl_users: str | None = None  # file of users; with it every client must log in
     metrics_listen: Address | None = None
     frame_bytes_max: int = limits.FRAME_BYTES_MAX
     connections_max: int = limits.CONNECTIONS_MAX
     in_flight_bytes_max: int = limits.IN_FLIGHT_BYTES_MAX
 
     def __post_init__(self) -> None:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise BadConfig("TLS needs both a certificate and a key")
         if not self.keyspace or set(self.keyspace) & set("{}: \t\n"):
             raise BadConfig(f"keyspace {self.keyspace!r} must be a word without braces, colons or spaces")
         if not 0 <= self.node_id < 2**31:

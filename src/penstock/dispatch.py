@@ -27,6 +27,7 @@ from typing import NamedTuple
 from kio.schema.errors import ErrorCode
 
 from penstock.api import (
+    authenticate,
     cluster,
     configs,
     coordinator,
@@ -81,6 +82,7 @@ APIS: dict[int, Api] = {
         Api(14, "SyncGroup", 0, 5, groups.sync_group),
         Api(15, "DescribeGroups", 0, 5, group_admin.describe_groups),
         Api(16, "ListGroups", 0, 5, group_admin.list_groups),
+        Api(17, "SaslHandshake", 0, 1, authenticate.sasl_handshake),  # this and 36 are listed only where users log in
         Api(18, "ApiVersions", 0, 4, versions.api_versions),
         Api(19, "CreateTopics", 2, 7, topics.create_topics),
         Api(20, "DeleteTopics", 1, 6, topics.delete_topics),
@@ -94,6 +96,7 @@ APIS: dict[int, Api] = {
         Api(32, "DescribeConfigs", 1, 4, configs.describe_configs),
         Api(33, "AlterConfigs", 0, 2, configs.alter_configs),
         Api(35, "DescribeLogDirs", 1, 4, log_dirs.describe_log_dirs),
+        Api(36, "SaslAuthenticate", 0, 2, authenticate.sasl_authenticate),
         Api(37, "CreatePartitions", 0, 3, topics.create_partitions),
         Api(42, "DeleteGroups", 0, 2, group_admin.delete_groups),
         Api(44, "IncrementalAlterConfigs", 0, 1, configs.incremental_alter_configs),
@@ -111,12 +114,16 @@ async def answer(broker: Broker, session: Session, frame: bytes) -> list[bytes |
 
     Raises Malformed for what Kafka answers by closing the connection.
     """
+    if session.bare_tokens:
+        return authenticate.bare_token(broker, session, frame)
     if len(frame) < ROUTE.size:
         raise Malformed(f"a request of {len(frame)} bytes")
     api_key, version, correlation_id = ROUTE.unpack_from(frame)
     api = APIS.get(api_key)
     if api is None:
         raise Malformed(f"unknown API key {api_key}")
+    if not authenticate.may_ask(broker, session, api_key):
+        raise Malformed(f"{api.name} before logging in" if broker.users else f"{api.name}, but nobody logs in here")
     if not api.low <= version <= api.high:
         if api_key != API_VERSIONS:
             raise Malformed(f"{api.name} version {version} is not supported")

@@ -1,6 +1,7 @@
 """Every bound of the broker in one place. A bound that an operator may want to move is also in `config`."""
 
 FRAME_BYTES_MAX = 100 * 1024 * 1024  # Kafka's socket.request.max.bytes
+LOGIN_FRAME_BYTES_MAX = 64 * 1024  # before a client has proved who it is
 COLD_FRAME_BYTES_MAX = 8 * 1024 * 1024  # every request but Produce: none of them has a reason to be larger
 REQUEST_ELEMENTS_MAX = 250_000  # array elements in one decoded request
 CONNECTIONS_MAX = 10_000

@@ -16,6 +16,7 @@ class Metrics:
     connections_total: int = 0
     connections_refused: int = 0
     malformed_requests: int = 0
+    failed_logins: int = 0
     in_flight_bytes: int = 0
     tail_reads: int = 0
     store_reads: int = 0

@@ -26,6 +26,7 @@ COUNTERS = {
     "connections_total": "Connections accepted.",
     "connections_refused": "Connections closed for being too many.",
     "malformed_requests": "Requests that closed their connection.",
+    "failed_logins": "Wrong names or passwords.",
     "tail_reads": "Partition reads served from memory.",
     "store_reads": "Partition reads served from the store.",
     "store_failures": "Calls to the store that failed.",

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from penstock.sasl import Exchange
 from penstock.waiters import Watch
 
 # dict: encoded by the schema of (api key, version). list: the body's buffers, already encoded. None: no answer is sent.
@@ -25,6 +26,9 @@ class Session:
 
     host: str
     principal: str = "User:ANONYMOUS"
+    authenticated: bool = False  # proved who it is; only asked for where there are users
+    exchange: Exchange | None = None  # the proof under way
+    bare_tokens: bool = False
     software: str = ""
     watch: Watch | None = None  # of the partitions its last fetch asked for
     idle_fetch: IdleFetch | None = None

@@ -6,6 +6,7 @@
 import asyncio
 import base64
 import signal
+import ssl
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,7 +17,7 @@ import structlog
 
 import respline
 from penstock import retention
-from penstock.api import fetch
+from penstock.api import authenticate, fetch
 from penstock.broker import Broker
 from penstock.config import Address, BadConfig, Config
 from penstock.coordination import Coordination
@@ -28,6 +29,7 @@ from penstock.metrics_page import serving_metrics
 from penstock.nodes import BEAT_S, Nodes
 from penstock.offsets import Offsets
 from penstock.peers import Peers
+from penstock.sasl import Users
 from penstock.server import Server
 from penstock.store.durability import Durability
 from penstock.store.group_keys import CoordinatorKeys
@@ -76,7 +78,7 @@ async def running_broker(config: Config) -> AsyncIterator[Broker]:
             lambda session: fetch.release(broker, session),
         )
         broker = await _built(config, store, server.metrics, durability)
-        port = await server.start()
+        port = await server.start(_tls(config))
         broker.advertised = _advertised(config, port)
         broker.nodes.move_to(broker.advertised)
         peers = Peers(store, broker.keys, broker.nodes, broker.topics, broker.log, broker.waiters)
@@ -130,7 +132,12 @@ async def _built(config: Config, store: Store, metrics: Metrics, durability: Dur
         offsets=offsets,
         transactions=TransactionCoordinator(groups, txn_store, producer_ids, topics, logs, config.node_id, _now_ms),
         metrics=metrics,
-        api_ranges=[(api.key, api.low, api.high) for api in APIS.values()],
+        users=Users.read(config.sasl_users) if config.sasl_users else None,
+        api_ranges=[
+            (api.key, api.low, api.high)
+            for api in APIS.values()
+            if config.sasl_users or api.key not in (authenticate.HANDSHAKE, authenticate.AUTHENTICATE)
+        ],
     )
 
 
@@ -165,6 +172,18 @@ async def _durability(config: Config, stack: AsyncExitStack) -> Durability | Non
     # The store gives up before our own time-out does, so a shortfall is an answer and not an unknown outcome.
     timeout_ms = int(config.store_timeout_s * 1000 / 2)
     return Durability(line, await _scripts(line), config.acks_replicas, config.acks_fsync, timeout_ms)
+
+
+def _tls(config: Config) -> ssl.SSLContext | None:
+    if config.tls_certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(config.tls_certificate, config.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise BadConfig(f"cannot use {config.tls_certificate} and {config.tls_key} for TLS: {error}") from error
+    return context
 
 
 def _advertised(config: Config, port: int) -> Address:

@@ -17,7 +17,7 @@ import structlog
 
 import respline
 from penstock.config import Config
-from penstock.limits import QUEUED_REQUESTS_MAX, RECEIVE_BUFFER_BYTES
+from penstock.limits import LOGIN_FRAME_BYTES_MAX, QUEUED_REQUESTS_MAX, RECEIVE_BUFFER_BYTES
 from penstock.metrics import Metrics
 from penstock.request import Session
 from penstock.wire.read import Malformed
@@ -134,7 +134,7 @@ class Connection(asyncio.BufferedProtocol):
         at, end = 0, len(data)
         while end - at >= 4:
             [size] = SIZE.unpack_from(data, at)
-            if not 0 < size <= self._server.config.frame_bytes_max:
+            if not 0 < size <= self._frame_bytes_max:
                 self._drop(f"a frame of {size} bytes")
                 return data[:0]
             if end - at < 4 + size:
@@ -145,6 +145,12 @@ class Connection(asyncio.BufferedProtocol):
         if at == 0 and self._partial is not None:
             return None
         return data[at:]
+
+    @property
+    def _frame_bytes_max(self) -> int:
+        config = self._server.config
+        stranger = config.sasl_users is not None and not self._session.authenticated
+        return LOGIN_FRAME_BYTES_MAX if stranger else config.frame_bytes_max
 
     def eof_received(self) -> bool:
         return False
