@@ -15,12 +15,19 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.apache_kafka import apache_kafka
-from tests.penstock.conftest import eventually
+from tests.penstock.conftest import BrokerProcess, StoreProcess, _broker_starter, eventually
+from tests.penstock.group_client import NO_DELAY
 
 PATIENCE_S = 60.0
 ROUNDS = [True, False, True, False, True]  # commit or abort
 PER_ROUND = 5
 Seen = list[tuple[int, str]]
+
+
+@pytest.fixture(scope="module")
+def broker(valkey: StoreProcess) -> Iterator[BrokerProcess]:
+    with _broker_starter(valkey) as start:
+        yield start(*NO_DELAY)
 
 
 @pytest.fixture(

@@ -1,0 +1,223 @@
+"""The broker is killed at every step of a transaction and started again: nothing torn, nothing twice, nothing lost.
+
+The client is librdkafka, which goes on by itself once the broker is back.
+"""
+
+import os
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from penstock.crash_points import VARIABLE
+from tests.penstock.conftest import BrokerProcess, StartBroker, eventually
+from tests.penstock.group_client import NO_DELAY
+
+PATIENCE_S = 60.0
+# More than one round trip of markers carries, so that a crash can fall between two.
+PARTITIONS = 70
+ENDING = ["after_prepare", "after_some_markers", "after_markers", "after_offsets", "after_complete"]
+BEFORE = ["after_begin", "after_enrol", "after_pending"]
+
+
+@pytest.fixture
+def doomed(start_broker: StartBroker) -> Iterator[BrokerProcess]:
+    broker = start_broker(*NO_DELAY)
+    yield broker
+    os.environ.pop(VARIABLE, None)
+
+
+def arm(broker: BrokerProcess, point: str) -> None:
+    """Start the broker anew, to be killed when it reaches the point."""
+    broker.stop()
+    os.environ[VARIABLE] = point
+    broker.start()
+    del os.environ[VARIABLE]
+
+
+def revive(broker: BrokerProcess) -> None:
+    process = broker.process
+    assert process is not None
+    eventually(lambda: process.poll() is not None, "the crash")
+    assert broker.stop() == -9
+    broker.start()
+
+
+def settings(broker: BrokerProcess, **more: object) -> dict[str, object]:
+    quick = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20, "log_level": 0}
+    return {"bootstrap.servers": broker.address, **quick, **more}
+
+
+def produced(producer: Producer, topic: str, text: str) -> None:
+    for partition in range(PARTITIONS):
+        producer.produce(topic, text, partition=partition)
+
+
+def read_all(broker: BrokerProcess, topic: str, isolation: str = "read_committed") -> dict[int, list[str]]:
+    consumer = Consumer(
+        settings(broker, **{"group.id": "x", "isolation.level": isolation, "enable.partition.eof": True})
+    )
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+    seen: dict[int, list[str]] = {partition: [] for partition in range(PARTITIONS)}
+    ended: set[int] = set()
+    while len(ended) < PARTITIONS:
+        for message in consumer.consume(1000, 1):
+            if message.error():
+                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                ended.add(message.partition())
+            else:
+                seen[message.partition()].append(message.value().decode())
+    consumer.close()
+    return seen
+
+
+def everywhere(*texts: str) -> dict[int, list[str]]:
+    return {partition: list(texts) for partition in range(PARTITIONS)}
+
+
+def committed(broker: BrokerProcess, group: str, topic: str) -> int:
+    consumer = Consumer(settings(broker, **{"group.id": group}))
+    [position] = consumer.committed([TopicPartition(topic, 0)], PATIENCE_S)
+    consumer.close()
+    return int(position.offset)
+
+
+def started(broker: BrokerProcess, topic: str, **options: object) -> tuple[Producer, Consumer]:
+    admin = AdminClient(settings(broker))
+    made = admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
+    made[topic].result(PATIENCE_S)
+    producer = Producer(settings(broker, **{"transactional.id": topic}, **options))
+    producer.init_transactions(PATIENCE_S)
+    return producer, Consumer(settings(broker, **{"group.id": f"group-{topic}"}))
+
+
+def nothing_is_left_open(broker: BrokerProcess, topic: str) -> None:
+    for partition in range(PARTITIONS):
+        assert broker.store.zcard(broker.key(topic, partition, "open")) == 0
+        assert [name for name in broker.store.hkeys(broker.key(topic, partition, "txn")) if b":" not in name] == []
+    waiting = broker.store.keys(f"{broker.keyspace}:*:pend:*")
+    assert waiting == []
+
+
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+@pytest.mark.parametrize("point", ENDING)
+def test_a_decided_transaction_survives_the_broker(doomed: BrokerProcess, topic: str, point: str, commit: bool) -> None:
+    producer, reader = started(doomed, topic)
+    producer.begin_transaction()
+    produced(producer, topic, "before")
+    producer.commit_transaction(PATIENCE_S)
+    arm(doomed, point)
+    producer.begin_transaction()
+    produced(producer, topic, "during")
+    position = [TopicPartition(topic, 0, 41)]
+    producer.send_offsets_to_transaction(position, reader.consumer_group_metadata(), PATIENCE_S)
+    producer.flush(PATIENCE_S)
+    killed_while(doomed, producer.commit_transaction if commit else producer.abort_transaction)
+    producer.begin_transaction()
+    produced(producer, topic, "after")
+    producer.commit_transaction(PATIENCE_S)
+    expected = ["before", "during", "after"] if commit else ["before", "after"]
+    assert read_all(doomed, topic) == everywhere(*expected)
+    assert committed(doomed, f"group-{topic}", topic) == (41 if commit else OFFSET_INVALID)
+    nothing_is_left_open(doomed, topic)
+    markers = [doomed.store.xlen(doomed.key(topic, partition, "log")) for partition in range(PARTITIONS)]
+    assert markers == [6] * PARTITIONS, "three batches and three markers, none of them twice"
+    reader.close()
+
+
+@pytest.mark.parametrize("point", BEFORE)
+def test_an_open_transaction_survives_the_broker(doomed: BrokerProcess, topic: str, point: str) -> None:
+    producer, reader = started(doomed, topic)
+    arm(doomed, point)
+
+    def work(patience_s: float) -> None:
+        producer.begin_transaction()
+        produced(producer, topic, "once")
+        assert producer.flush(patience_s) == 0
+        position = [TopicPartition(topic, 0, 41)]
+        producer.send_offsets_to_transaction(position, reader.consumer_group_metadata(), patience_s)
+
+    killed_while(doomed, work)
+    producer.commit_transaction(PATIENCE_S)
+    assert read_all(doomed, topic) == everywhere("once")
+    assert committed(doomed, f"group-{topic}", topic) == 41
+    nothing_is_left_open(doomed, topic)
+    reader.close()
+
+
+@pytest.mark.parametrize("point", ["after_fence", "after_some_markers"])
+def test_fencing_survives_the_broker(doomed: BrokerProcess, topic: str, point: str) -> None:
+    old, reader = started(doomed, topic)
+    old.begin_transaction()
+    produced(old, topic, "old")
+    assert old.flush(PATIENCE_S) == 0
+    old.send_offsets_to_transaction([TopicPartition(topic, 0, 41)], reader.consumer_group_metadata(), PATIENCE_S)
+    arm(doomed, point)
+    new = Producer(settings(doomed, **{"transactional.id": topic}))
+    killed_while(doomed, new.init_transactions)
+    new.begin_transaction()
+    produced(new, topic, "new")
+    new.commit_transaction(PATIENCE_S)
+    with pytest.raises(KafkaException):
+        old.commit_transaction(PATIENCE_S)
+    assert read_all(doomed, topic) == everywhere("new")
+    assert committed(doomed, f"group-{topic}", topic) == OFFSET_INVALID
+    nothing_is_left_open(doomed, topic)
+    reader.close()
+
+
+def test_an_abandoned_transaction_is_aborted_though_the_broker_was_away(doomed: BrokerProcess, topic: str) -> None:
+    producer, reader = started(doomed, topic, **{"transaction.timeout.ms": 1000})
+    producer.begin_transaction()
+    produced(producer, topic, "abandoned")
+    assert producer.flush(PATIENCE_S) == 0
+    doomed.stop(signal.SIGKILL)
+    doomed.start()
+    opened = [doomed.key(topic, partition, "open") for partition in range(PARTITIONS)]
+    eventually(lambda: not doomed.store.exists(*opened), "the time-out")
+    assert read_all(doomed, topic) == everywhere()
+    reader.close()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_killed_at_any_moment_transactions_are_whole(doomed: BrokerProcess, topic: str, seed: int) -> None:
+    producer, reader = started(doomed, topic)
+    luck = random.Random(seed)
+    done = threading.Event()
+
+    def work() -> dict[str, bool]:
+        ends: dict[str, bool] = {}
+        while not done.is_set() or len(ends) < 10:
+            text, commit = f"round {len(ends)}", len(ends) % 3 != 2
+            producer.begin_transaction()
+            produced(producer, topic, text)
+            assert producer.flush(PATIENCE_S) == 0
+            (producer.commit_transaction if commit else producer.abort_transaction)(PATIENCE_S)
+            ends[text] = commit
+        return ends
+
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(work)
+        for _ in range(4):
+            done.wait(luck.uniform(0.05, 0.6))
+            doomed.stop(signal.SIGKILL)
+            doomed.start()
+        done.set()
+        ends = working.result(PATIENCE_S)
+    expected = [text for text, commit in ends.items() if commit]
+    assert read_all(doomed, topic) == everywhere(*expected)
+    nothing_is_left_open(doomed, topic)
+    reader.close()
+
+
+def killed_while(broker: BrokerProcess, work: Callable[[float], object]) -> None:
+    """Do it, see the broker die of it, start the broker again, and see it done."""
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(work, PATIENCE_S)
+        revive(broker)
+        working.result(PATIENCE_S)
