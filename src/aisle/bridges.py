@@ -13,14 +13,14 @@ import structlog
 
 from aisle.booking.place import FindSale, Sale
 from aisle.errors import Problem, StoreScriptFailed
-from aisle.reservation.facts import EventFacts, HallFacts
+from aisle.reservation.facts import EventFacts
 from aisle.reservation.generation import Gate, Standing
-from aisle.reservation.inventory import Hall, Inventory
+from aisle.reservation.inventory import Inventory
 from aisle.reservation.keys import Place
 from aisle.reservation.reads import places_of, statuses
-from aisle.reservation.subsection import Subsection
-from aisle.reservation.verify import verify, verify_places
+from aisle.reservation.verify import verify_places
 from aisle.store import Store
+from aisle.ticket_facts import facts_of, known_events
 from aisle.ticketing import store as tickets
 from aisle.ticketing.api import Counts
 from aisle.ticketing.catalogue import Catalogue, Listing
@@ -71,18 +71,6 @@ async def switch_sale(inventory: Inventory, listing: Listing, on_sale: bool) -> 
     await inventory.switch(places, epoch=listing.event.epoch, on_sale=on_sale)
 
 
-def empty_hall_facts(listing: Listing) -> EventFacts:
-    """What the store must hold of an event that nobody has bought from yet."""
-    halls = []
-    for hall in listing.halls:
-        shape = Subsection(hall.rows, hall.seats_per_row, frozenset(hall.accessible))
-        limit = min(listing.event.seats_per_booking, shape.seats)
-        place = Place(listing.event.id, hall.section, hall.subsection)
-        opened = Hall(place, shape, hall.price, limit, hall.place, frozenset(hall.blocked))
-        halls.append(HallFacts(opened, epoch=listing.event.epoch))
-    return EventFacts(listing.event.id, tuple(halls))
-
-
 async def make_ready(
     database: asyncpg.Pool, store: Store, catalogue: Catalogue, *, now: datetime, limit: int = 20
 ) -> list[int]:
@@ -92,7 +80,7 @@ async def make_ready(
     ready = []
     for event in creating:
         await catalogue.changed(event.id)
-        facts = empty_hall_facts(await catalogue.find(event.id))
+        facts = await facts_of(database, event.id)
         places = [hall.hall.place for hall in facts.halls]
         if any(status is None for status in await statuses(store, places)):
             continue  # its messages are still on their way
@@ -144,15 +132,14 @@ async def open_gate(database: asyncpg.Pool, store: Store) -> Gate:
     if standing is Standing.VERIFIED:
         return gate
     verified = gate.connected()
-    events = await database.fetchval("select count(*) from ticketing.events where state <> 'creating'")
-    if events == 0:
-        await gate.admit(verified, fresh=True)
-        return gate
-    findings = [str(finding) for finding in (await verify(store)).findings]
-    if findings or standing is Standing.UNMARKED:
-        log.error(
-            "store_stays_closed", standing=standing, findings=findings[:5], hint="aisle rebuild, aisle verify --admit"
-        )
+    events = await known_events(database)
+    findings: list[str] = []
+    for event in events:
+        findings += map(str, (await verify_places(store, (await facts_of(database, event)).halls)).findings)
+    if findings:
+        hint = "aisle rebuild --event N, then aisle verify --admit --fresh"
+        log.error("store_stays_closed", standing=standing, findings=findings[:5], hint=hint)
     else:
-        await gate.admit(verified)
+        # An unmarked store that holds exactly what PostgreSQL knows is new, or has just been rebuilt.
+        await gate.admit(verified, fresh=standing is Standing.UNMARKED)
     return gate

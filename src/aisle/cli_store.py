@@ -8,7 +8,8 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,22 +90,19 @@ async def _with_store(config: Config, work: Work) -> int:
 
 
 async def _verify(store: "Store", arguments: argparse.Namespace) -> int:
-    from aisle.reservation.verify import verify
-
     event = None if arguments.event is None else _event(arguments.event)
     if arguments.facts and event is None:
         raise StartupError("--from is about one event: say which with --event")
     if arguments.admit and event is not None:
         raise StartupError("--admit needs a verification of all events, not of one")
-    facts = _read_facts(arguments.facts, event) if arguments.facts and event else None
     if not arguments.admit:
-        return _say_report(arguments, await verify(store, event, facts))
+        return _say_report(arguments, await _verified(store, event, arguments.facts))
     from aisle.reservation.generation import Gate, Standing
 
     gate = Gate(store, await _installation())
     await gate.require_ours()
     connected = gate.connected()
-    report = await verify(store)
+    report = await _verified(store, None, None)
     standing = await gate.admit(connected, fresh=arguments.fresh) if report.clean else gate.standing
     if report.clean and standing is Standing.UNMARKED:
         raise StartupError(
@@ -115,13 +113,57 @@ async def _verify(store: "Store", arguments: argparse.Namespace) -> int:
     return _say_report(arguments, report, admitted=report.clean)
 
 
+async def _verified(store: "Store", event: int | None, facts_file: str | None) -> "Report":
+    """Against a file, else against the ticket rows of every event that the database knows, else against itself."""
+    from aisle.reservation.verify import verify, verify_places
+    from aisle.ticket_facts import facts_of, known_events
+
+    if facts_file and event:
+        return await verify(store, event, _read_facts(facts_file, event))
+    if not _settings().database_url:
+        return await verify(store, event)
+    report = await verify(store, event)
+    async with _database() as database:
+        for known in [event] if event else await known_events(database):
+            found = (await verify_places(store, (await facts_of(database, known)).halls)).findings
+            report.findings += [finding for finding in found if finding not in report.findings]
+    return report
+
+
+async def _ticket_facts(event: int) -> "EventFacts":
+    from aisle.ticket_facts import facts_of
+
+    async with _database() as database:
+        return await facts_of(database, event)
+
+
+async def _note_epoch(event: int, epochs: list[int]) -> None:
+    """The store refuses whoever believes in an older epoch, so PostgreSQL learns the new one at once."""
+    if len(set(epochs)) > 1:
+        raise StartupError(f"event {event} has subsections in epochs {sorted(set(epochs))}; rebuild it once more")
+    async with _database() as database:
+        await database.execute("update ticketing.events set epoch = $2 where id = $1", event, max(epochs, default=1))
+
+
+@asynccontextmanager
+async def _database() -> AsyncIterator[Any]:
+    from aisle.db import open_database
+
+    config = _settings()
+    if not config.database_url:
+        raise StartupError("AISLE_DATABASE_URL is not set: bookings are in the database; or give --from FILE")
+    async with open_database(config) as database:
+        yield database
+
+
 async def _rebuild(store: "Store", arguments: argparse.Namespace) -> int:
     from aisle.reservation.rebuild import rebuild
 
     event = _event(arguments.event)
+    facts = _read_facts(arguments.facts, event) if arguments.facts else await _ticket_facts(event)
+    done = await rebuild(store, facts, drop_holds=arguments.drop_holds)
     if not arguments.facts:
-        raise StartupError("the database holds no tickets yet: give --from FILE, as `aisle inspect facts` writes it")
-    done = await rebuild(store, _read_facts(arguments.facts, event), drop_holds=arguments.drop_holds)
+        await _note_epoch(event, [one.epoch for one in done.rebuilt])
     if arguments.json:
         _say_json(
             {
