@@ -25,6 +25,9 @@ check: .venv/development  ## lint, types, import contracts, tidy
 	.venv/bin/lint-imports
 	.venv/bin/pytest --no-servers tests/test_tidy.py tests/test_docs.py
 
+bench: .venv/development  ## run every benchmark and keep the figures
+	.venv/bin/python -m bench.run_all
+
 docs: .venv/development  ## write the reference pages that are drawn from the code
 	.venv/bin/python docs/generate.py
 

@@ -15,6 +15,7 @@ from aisle.app import build_app
 from aisle.booking.api import booking_routes
 from aisle.config import PREFIX, Config
 from aisle.health import Readiness
+from aisle.live.api import live_routes
 from aisle.metrics import Metrics
 from aisle.ticketing.api import event_routes
 
@@ -135,7 +136,9 @@ def openapi_document() -> dict[str, Any]:
 
     async def build() -> None:
         desk = make_desk(Config(), None, None, [], clock=time.time)  # routes are drawn here, never called
-        app = build_app(Config(), Readiness({}), Metrics(), desk, [event_routes(None), booking_routes(None)])
+        app = build_app(
+            Config(), Readiness({}), Metrics(), desk, [event_routes(None), booking_routes(None), live_routes(None)]
+        )
         document.append(app.openapi_schema.to_schema())
 
     asyncio.run(build())

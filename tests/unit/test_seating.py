@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aisle.bench.seat_fill_rules import first_fit, seed_halving
 from aisle.reservation.seating import BadParty, Choice, How, Party, Refusal, choose, strands_single
 from aisle.reservation.subsection import BadSeat, BadStates, BadSubsection, SeatState, Subsection, pack, unpack
-from bench.seat_fill_rules import first_fit, seed_halving
 
 STATES = {
     ".": SeatState.AVAILABLE,

@@ -6,15 +6,16 @@ from uuid import UUID
 
 import msgspec
 from litestar import Router, get, post
-from litestar.params import Parameter
+from litestar.params import FromPath, FromQuery, HeaderParameter, JSONBody, QueryParameter
 from msgspec import Meta
 
+from aisle.accounts.access import CurrentActor
 from aisle.accounts.account import Actor
 from aisle.booking import store
 from aisle.booking.booking import Booking, Request
 from aisle.booking.desk import BookingDesk
 from aisle.booking.expire import cancel
-from aisle.booking.place import Order
+from aisle.booking.place import FindSale, Order
 from aisle.errors import Problem
 from aisle.limits import PAGE_ROWS_MAX
 
@@ -60,34 +61,36 @@ class BookingPage(msgspec.Struct, frozen=True):
     next: UUID | None
 
 
-Key = Annotated[str, Parameter(header="Idempotency-Key", min_length=8, max_length=64, pattern="^[A-Za-z0-9_-]+$")]
+Key = Annotated[str, HeaderParameter(name="Idempotency-Key", min_length=8, max_length=64, pattern="^[A-Za-z0-9_-]+$")]
 
 
 def booking_routes(desk: BookingDesk) -> Router:
     @post("/bookings", status_code=202, summary="Book seats: the best available, or named ones")
-    async def place_booking(data: BookingOrder, actor: Actor, idempotency_key: Key) -> BookingView:
+    async def place_booking(data: JSONBody[BookingOrder], actor: CurrentActor, idempotency_key: Key) -> BookingView:
         request = await _request(desk, data)
         order = Order(event=data.event_id, request=request, buyer=actor.account_id, idempotency_key=idempotency_key)
-        return await _view(desk, await desk.placer.place(order))
+        return await view_of(await desk.placer.place(order), desk.find_sale)
 
     @get("/bookings", summary="My bookings, newest first")
     async def list_bookings(
-        actor: Actor, before: UUID | None = None, limit: Annotated[int, Parameter(ge=1, le=PAGE_ROWS_MAX)] = 20
+        actor: CurrentActor,
+        before: FromQuery[UUID | None] = None,
+        limit: Annotated[int, QueryParameter(ge=1, le=PAGE_ROWS_MAX)] = 20,
     ) -> BookingPage:
         async with desk.database.acquire() as connection:
             found = await store.history(connection, actor.account_id, before=before, limit=limit)
-        views = [await _view(desk, booking) for booking in found]
+        views = [await view_of(booking, desk.find_sale) for booking in found]
         return BookingPage(views, found[-1].id if len(found) == limit else None)
 
     @get("/bookings/{booking_id:uuid}", summary="One of my bookings")
-    async def show_booking(booking_id: UUID, actor: Actor) -> BookingView:
-        return await _view(desk, await _own(desk, booking_id, actor))
+    async def show_booking(booking_id: FromPath[UUID], actor: CurrentActor) -> BookingView:
+        return await view_of(await _own(desk, booking_id, actor), desk.find_sale)
 
     @post("/bookings/{booking_id:uuid}/cancel", status_code=200, summary="Let a booking go before it is paid")
-    async def cancel_booking(booking_id: UUID, actor: Actor) -> BookingView:
+    async def cancel_booking(booking_id: FromPath[UUID], actor: CurrentActor) -> BookingView:
         await cancel(desk.database, booking_id, actor.account_id, now=desk.clock())
         desk.relay.wake()
-        return await _view(desk, await _own(desk, booking_id, actor))
+        return await view_of(await _own(desk, booking_id, actor), desk.find_sale)
 
     routes: list[Any] = [place_booking, list_bookings, show_booking, cancel_booking]
     return Router("/api/v1", route_handlers=routes, tags=["bookings"])
@@ -140,8 +143,8 @@ def _index(name: str, rows: int, seats_per_row: int) -> int:
     return (row - 1) * seats_per_row + seat - 1
 
 
-async def _view(desk: BookingDesk, booking: Booking) -> BookingView:
-    sale = await desk.find_sale(booking.event_id)
+async def view_of(booking: Booking, find_sale: FindSale) -> BookingView:
+    sale = await find_sale(booking.event_id)
     seats = []
     for part in booking.parts:
         _, width = sale.subsections[part.section, part.subsection]

@@ -4,8 +4,9 @@ Limits and idempotency are constraints inside the statement that writes the book
 whatever processes, can both pass a check that only one of them may.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -75,6 +76,17 @@ TO_ENDED = """
     from unnest($1::uuid[], $4::text[]) as o(id, reason)
     where b.id = o.id and b.state = any($5::text[])
     returning b.id, b.event_id, b.lane, b.partition, b.epoch, b.buyer, b.quantity, b.parts
+"""
+
+
+# A notification carries less than 8,000 bytes; "<buyer>:<booking>," is 74.
+NOTIFY_PAIRS_MAX = 100
+
+CURRENT = f"""
+    select b.buyer, {COLUMNS} from unnest($1::uuid[]) as asked(buyer) cross join lateral (
+        select * from booking.bookings
+        where buyer = asked.buyer and (ended_at is null or ended_at > $2) order by id desc limit $3
+    ) b
 """
 
 
@@ -171,7 +183,7 @@ async def bookings_of(connection: asyncpg.Connection, ids: Sequence[UUID]) -> li
     return [_booking(row) for row in rows]
 
 
-def _booking(row: asyncpg.Record) -> Booking:
+def _booking(row: Mapping[str, Any]) -> Booking:
     values = dict(row)
     return Booking(**{**values, "state": State(values["state"]), "parts": parts_of(values["parts"])})
 
@@ -180,13 +192,14 @@ async def to_pending_payment(
     connection: asyncpg.Connection, given: Sequence[tuple[UUID, tuple[Part, ...]]], *, deadline: datetime
 ) -> None:
     """PROCESSING -> PENDING_PAYMENT with the seats that were found; bookings in any other state stay as they are."""
-    await connection.fetch(
+    rows = await connection.fetch(
         TO_PENDING_PAYMENT,
         [id for id, _ in given],
         [_json(parts).decode() for _, parts in given],
         [sum(part.price * len(part.seats) for part in parts) for _, parts in given],
         deadline,
     )
+    await tell_watchers(connection, rows)
 
 
 async def end(
@@ -200,7 +213,16 @@ async def end(
     )
     if rows:
         await uncount(connection, [(row["event_id"], row["buyer"], row["quantity"]) for row in rows])
+        await tell_watchers(connection, rows)
     return list(rows)
+
+
+async def tell_watchers(connection: asyncpg.Connection, moved: Sequence[asyncpg.Record]) -> None:
+    """Whoever listens hears of these bookings when, and only if, the transaction that moved them commits."""
+    pairs = [f"{row['buyer']}:{row['id']}" for row in moved]
+    if pairs:
+        payloads = [",".join(pairs[n : n + NOTIFY_PAIRS_MAX]) for n in range(0, len(pairs), NOTIFY_PAIRS_MAX)]
+        await connection.execute("select pg_notify('bookings', p) from unnest($1::text[]) p", payloads)
 
 
 async def ended_bookings(connection: asyncpg.Connection, ids: Sequence[UUID]) -> dict[UUID, UUID]:
@@ -246,6 +268,24 @@ async def booking_of(connection: asyncpg.Connection, id: UUID, buyer: UUID) -> B
         buyer,
     )
     return _booking(row) if row else None
+
+
+async def owned(connection: asyncpg.Connection, ids: Sequence[UUID]) -> list[tuple[UUID, Booking]]:
+    """Bookings with their buyers."""
+    rows = await connection.fetch(f"select buyer, {COLUMNS} from booking.bookings where id = any($1)", list(ids))
+    return [_owned(row) for row in rows]
+
+
+async def current_of(
+    connection: asyncpg.Connection, buyers: Sequence[UUID], *, ended_after: datetime, each: int
+) -> list[tuple[UUID, Booking]]:
+    """What each of the buyers has, newest first: everything live, and what ended after a moment."""
+    return [_owned(row) for row in await connection.fetch(CURRENT, list(buyers), ended_after, each)]
+
+
+def _owned(row: asyncpg.Record) -> tuple[UUID, Booking]:
+    values = dict(row)
+    return values.pop("buyer"), _booking(values)
 
 
 async def history(connection: asyncpg.Connection, buyer: UUID, *, before: UUID | None, limit: int) -> list[Booking]:

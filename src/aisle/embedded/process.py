@@ -189,11 +189,12 @@ class Program:
         started = time.monotonic()
         patience = START_SECONDS
         while True:
-            if not self.running:
-                raise self._complaint("ended while starting")
+            # Asked before it is looked at: a program that need not answer is ready even if it is already done.
             answer = self._probe()
             if answer is Answer.READY:
                 return
+            if not self.running:
+                raise self._complaint("ended while starting")
             if answer is Answer.LOADING:
                 patience = LOAD_SECONDS
             if time.monotonic() - started > patience:

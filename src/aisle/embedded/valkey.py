@@ -87,6 +87,8 @@ class ValkeyServer(Server):
             "aof-load-truncated": "yes",
             "save": "",
             "maxmemory-policy": "noeviction",
+            # Longer hashes become tables: in a list of 500 seats every look-up would walk from the front.
+            "hash-max-listpack-entries": "128",
             "daemonize": "no",
             "logfile": "",
         }

@@ -23,7 +23,7 @@ from aisle.store import Store
 OFFER = load_script("aisle.reservation", "offer")
 
 COUNTS_FRESH_SECONDS = 1.0
-OFFERS_PER_ROUND_TRIP = 16
+OFFERS_PER_ROUND_TRIP = 4
 PLANS_MAX = 50
 UNDONE = "undone"  # the note by which claim.lua knows a share that was never granted
 

@@ -14,9 +14,9 @@ from uuid import UUID
 import asyncpg
 import msgspec
 from litestar import Router, get, post
-from litestar.params import Parameter
+from litestar.params import FromPath, JSONBody, QueryParameter
 
-from aisle.accounts.account import Actor
+from aisle.accounts.access import CurrentActor
 from aisle.errors import Problem
 from aisle.limits import PAGE_ROWS_MAX
 from aisle.relay import Relay
@@ -82,7 +82,7 @@ def event_routes(desk: EventDesk) -> Router:
 
 def _seller_routes(desk: EventDesk) -> list[Any]:
     @post("/events", summary="Create an event with its hall")
-    async def post_event(data: Description, actor: Actor) -> EventView:
+    async def post_event(data: JSONBody[Description], actor: CurrentActor) -> EventView:
         event = await create_event(
             desk.database, data, actor.account_id, own_lane_from_seats=desk.own_lane_from_seats, now=desk.clock()
         )
@@ -90,15 +90,15 @@ def _seller_routes(desk: EventDesk) -> list[Any]:
         return view_of(event)
 
     @post("/events/{event_id:int}/open", status_code=200, summary="Open the sale")
-    async def open_sale(event_id: int, actor: Actor) -> EventView:
+    async def open_sale(event_id: FromPath[int], actor: CurrentActor) -> EventView:
         return await _move(desk, event_id, actor.account_id, EventState.ON_SALE)
 
     @post("/events/{event_id:int}/close", status_code=200, summary="Close the sale")
-    async def close_sale(event_id: int, actor: Actor) -> EventView:
+    async def close_sale(event_id: FromPath[int], actor: CurrentActor) -> EventView:
         return await _move(desk, event_id, actor.account_id, EventState.CLOSED)
 
     @get("/seller/events/{event_id:int}", summary="My event, in whatever state it is")
-    async def own_event(event_id: int, actor: Actor) -> EventView:
+    async def own_event(event_id: FromPath[int], actor: CurrentActor) -> EventView:
         return view_of((await _own(desk, event_id, actor.account_id)).event)
 
     return [post_event, open_sale, close_sale, own_event]
@@ -107,20 +107,20 @@ def _seller_routes(desk: EventDesk) -> list[Any]:
 def _public_routes(desk: EventDesk) -> list[Any]:
     @get("/events", summary="Browse and search events, soonest first")
     async def browse_events(
-        search: Annotated[str, Parameter(max_length=100)] = "",
-        after: Annotated[str, Parameter(max_length=100)] = "",
-        limit: Annotated[int, Parameter(ge=1, le=PAGE_ROWS_MAX)] = 20,
+        search: Annotated[str, QueryParameter(max_length=100)] = "",
+        after: Annotated[str, QueryParameter(max_length=100)] = "",
+        limit: Annotated[int, QueryParameter(ge=1, le=PAGE_ROWS_MAX)] = 20,
     ) -> EventPage:
         async with desk.database.acquire() as connection:
             found = await store.browse(connection, search=search, after=_cursor(after), limit=limit)
         return EventPage([view_of(event) for event in found], _next(found[-1]) if len(found) == limit else None)
 
     @get("/events/{event_id:int}", summary="One event")
-    async def show_event(event_id: int) -> EventView:
+    async def show_event(event_id: FromPath[int]) -> EventView:
         return view_of((await _public(desk, event_id)).event)
 
     @get("/events/{event_id:int}/sections", summary="Prices and free seats by section")
-    async def show_sections(event_id: int) -> list[SectionView]:
+    async def show_sections(event_id: FromPath[int]) -> list[SectionView]:
         listing = await _public(desk, event_id)
         counts = await desk.counts(event_id)
         return [
@@ -134,7 +134,7 @@ def _public_routes(desk: EventDesk) -> list[Any]:
         ]
 
     @get("/events/{event_id:int}/sections/{section:str}", summary="Free seats of a section's subsections")
-    async def show_section(event_id: int, section: str) -> list[Counts]:
+    async def show_section(event_id: FromPath[int], section: FromPath[str]) -> list[Counts]:
         await _public(desk, event_id)
         found = [c for c in await desk.counts(event_id) if c.section == section]
         if not found:
