@@ -85,6 +85,40 @@ def test_a_bad_registration_gets_a_precise_code_and_leaves_no_row(visitor, setti
     assert asyncio.run(rows(settings.database_url, "select count(*) from accounts.accounts")) == before
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{",
+        b'{"email": "\xff@example.com", "password": "long enough"}',
+        b'{"email": "\\ud800@example.com", "password": "long enough"}',
+        b'{"email": "a@example.com", "password": "\\udfff\\udfff\\udfff\\udfff"}',
+        b'{"email": "a@example.com", "password": 12345678}',
+        b'{"email": ["a@example.com"], "password": "long enough"}',
+        b'{"email": "a@example.com", "password": "long enough", "role": "operator"}',
+        b'{"a":' * 5000,
+    ],
+    ids=range(11),
+)
+def test_a_body_that_is_no_log_in_gets_a_400_and_no_cookie(visitor, body):
+    answer = visitor.send("POST", "/sessions", content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_request")
+    assert "set-cookie" not in answer.headers
+
+
+def test_an_oversize_body_is_refused_before_it_is_read_whole(visitor, settings):
+    body = b'{"email": "a@example.com", "password": "' + b"x" * settings.body_bytes_max + b'"}'
+    answer = visitor.send("POST", "/sessions", content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
+
+
+def test_control_characters_in_a_log_in_are_just_wrong(visitor):
+    answer = visitor.log_in("a\x00b@example.com", password="nul \x00 inside")
+    assert (answer.status_code, answer.json()["code"]) == (401, "wrong_credentials")
+
+
 def test_an_address_is_one_account_however_its_letters_are_written(visitor, settings):
     email = new_email()
     assert visitor.register(email).status_code == 201

@@ -1,19 +1,22 @@
 """Rules of accounts that need no server: addresses, passwords, signatures, client addresses, cross-site requests."""
 
+import asyncio
 import base64
 import os
 from uuid import uuid4
 
 import pytest
+from argon2 import extract_parameters
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aisle.accounts.account import VERY_COMMON, Actor, Refusal, Role, normalise_email, refuse_password
 from aisle.accounts.client_address import client_address, parse_proxies
 from aisle.accounts.cross_site import is_cross_site, is_json, read_credentials
+from aisle.accounts.passwords import NOBODY, Passwords, Verdict
 from aisle.accounts.recent import ENDED_SECONDS, LIFE_SECONDS_MAX, RecentActors
 from aisle.accounts.tokens import TOKEN_CHARS, Kind, Reference, Signer, keys_from_setting, new_signing_key, signing_key
-from aisle.errors import StartupError
+from aisle.errors import Problem, StartupError
 
 NOW_MS = 1_800_000_000_000
 ACTOR = Actor(uuid4(), Role.BUYER)
@@ -269,6 +272,50 @@ def test_only_json_is_json(kind, json):
 )
 def test_the_session_is_found_among_other_cookies(header, value):
     assert read_credentials({b"cookie": header}).cookie == value
+
+
+async def test_an_unknown_user_costs_the_same_work_as_a_known_one():
+    passwords = Passwords(threads=1, queue=1)
+    try:
+        real = await passwords.hash("a quiet place")
+        assert extract_parameters(NOBODY) == extract_parameters(real)
+        assert await passwords.check(None, "a quiet place") == Verdict(False, False)
+        assert await passwords.check(real, "a quiet place") == Verdict(True, False)
+        assert await passwords.check(real, "a quiet plaice") == Verdict(False, False)
+    finally:
+        passwords.close()
+
+
+async def test_the_queue_for_passwords_is_bounded_and_those_who_hang_up_leave_no_hole_in_it():
+    passwords = Passwords(threads=1, queue=2)
+    try:
+        waiting = [asyncio.create_task(passwords.check(None, "x")) for _ in range(10)]
+        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+        refused = [o for o in outcomes if isinstance(o, Problem)]
+        assert len(refused) == 7
+        assert {(o.status, o.code) for o in refused} == {(503, "busy")}
+        assert all(o.retry_after_s for o in refused)
+        for _ in range(5):
+            gone = [asyncio.create_task(passwords.check(None, "x")) for _ in range(3)]
+            await asyncio.sleep(0)
+            for task in gone:
+                task.cancel()
+            await asyncio.gather(*gone, return_exceptions=True)
+            await until_free(passwords)
+        assert await passwords.check(None, "x") == Verdict(False, False)
+    finally:
+        passwords.close()
+
+
+async def until_free(passwords: Passwords) -> None:
+    """A check that runs cannot be called back; its place is free when its thread is."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await passwords.check(None, "x")
+                return
+            except Problem:
+                await asyncio.sleep(0.01)
 
 
 REFERENCE = Reference(b"d" * 32, NOW_MS)

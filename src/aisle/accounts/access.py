@@ -5,8 +5,9 @@ from the table, and a test walks every route with every role against it. Whether
 is decided by the SQL of its slice, not here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from litestar import Request
 from litestar.di import NamedDependency
@@ -60,12 +61,15 @@ ACCESS: Mapping[tuple[str, str], Callers] = {
     ("GET", "/api/v1/events/{event_id}"): PUBLIC,
     ("GET", "/api/v1/events/{event_id}/sections"): PUBLIC,
     ("GET", "/api/v1/events/{event_id}/sections/{section}"): PUBLIC,
+    ("GET", "/api/v1/events/{event_id}/seatmap"): PUBLIC,
+    ("GET", "/api/v1/events/{event_id}/updates"): PUBLIC,
     ("POST", "/api/v1/events"): frozenset({Role.SELLER}),
     ("POST", "/api/v1/events/{event_id}/open"): frozenset({Role.SELLER}),
     ("POST", "/api/v1/events/{event_id}/close"): frozenset({Role.SELLER}),
     ("GET", "/api/v1/seller/events/{event_id}"): frozenset({Role.SELLER}),
     ("POST", "/api/v1/bookings"): frozenset({Role.BUYER}),
     ("GET", "/api/v1/bookings"): frozenset({Role.BUYER}),
+    ("GET", "/api/v1/bookings/updates"): frozenset({Role.BUYER}),
     ("GET", "/api/v1/bookings/{booking_id}"): frozenset({Role.BUYER}),
     ("POST", "/api/v1/bookings/{booking_id}/cancel"): frozenset({Role.BUYER}),
 }
@@ -123,6 +127,13 @@ class Access:
     async def recognise(self, scope: Scope) -> Actor | None:
         """Who is asking on a public route, if somebody we know."""
         return await self._find(read_credentials(dict(scope["headers"])))
+
+    async def still_valid(self, actors: Sequence[Actor]) -> list[bool]:
+        """Whether each would still be admitted, for streams that stay open. To be asked does not prolong a session."""
+        sessions = {a.session for a in actors if a.session is not None}
+        tokens = {a.token_id for a in actors if a.token_id is not None}
+        valid: set[bytes | UUID] = {*await self._sessions.still_open(sessions), *await self._bearers.unrevoked(tokens)}
+        return [a.session in valid or a.token_id in valid for a in actors]
 
     async def _find(self, credentials: Credentials) -> Actor | None:
         if credentials.authorization is not None:

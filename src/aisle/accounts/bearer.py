@@ -4,7 +4,7 @@ Checked like a session: what this process has just verified, the signature, then
 a revoked token for two seconds at most.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
@@ -50,6 +50,10 @@ class BearerTokens:
         if actor is None or not self.recent.remember(text, reference, actor, now):
             return None
         return actor
+
+    async def unrevoked(self, token_ids: Collection[UUID]) -> set[UUID]:
+        """Those of the tokens that still count."""
+        return await self._accounts.live_tokens(list(token_ids), self._now()) if token_ids else set()
 
     async def live(self, account_id: UUID) -> list[Token]:
         return await self._accounts.list_tokens(account_id, self._now())

@@ -31,7 +31,7 @@ async def prove(desk: Desk, *, email: str, password: str, address: str) -> Accou
     await desk.limiter.allow(
         [
             Attempt("login_address", address, desk.config.logins_per_address),
-            Attempt("login_email", known or email.strip().lower(), desk.config.logins_per_email),
+            Attempt("login_email", known or email, desk.config.logins_per_email),
         ]
     )
     login = await desk.accounts.find_login(known) if known is not None else None

@@ -16,10 +16,11 @@ from aisle.ids import new_id
 
 async def register(desk: Desk, *, email: str, password: str, role: Role, address: str) -> Account:
     assert role in (Role.BUYER, Role.SELLER), "staff cannot make themselves"
+    normal = normalise_email(email)
     await desk.limiter.allow(
         [
             Attempt("register_address", address, desk.config.registrations_per_address),
-            Attempt("register_email", email.strip().lower(), desk.config.logins_per_email),
+            Attempt("register_email", normal if isinstance(normal, str) else email, desk.config.logins_per_email),
         ]
     )
     now = datetime.fromtimestamp(desk.clock(), UTC)

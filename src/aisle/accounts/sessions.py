@@ -9,7 +9,7 @@ no I/O, and then the store is asked. A store that does not answer is a 503: nobo
 Another process accepts an ended session for two seconds at most.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 from uuid import UUID
 
@@ -75,6 +75,14 @@ class Sessions:
         session = _decode(found)
         actor = Actor(session.account_id, session.role, session=reference.digest)
         return actor if self.recent.remember(text, reference, actor, now) else None
+
+    async def still_open(self, digests: Collection[bytes]) -> set[bytes]:
+        """Those of the sessions that have not ended. Looking is not use: their idle time goes on."""
+        if not digests:
+            return set()
+        asked = list(digests)
+        found = await self._send([("EXISTS", self._key(digest)) for digest in asked])
+        return {digest for digest, exists in zip(asked, found, strict=True) if exists}
 
     async def end(self, actor: Actor) -> None:
         assert actor.session is not None, "a program's token is no session"

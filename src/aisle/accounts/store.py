@@ -3,7 +3,7 @@
 A database that does not answer is a 503 for the caller; nobody is ever taken for somebody because we could not look.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -119,6 +119,14 @@ class AccountsStore:
                 digest, now,
             )  # fmt: skip
         return Actor(row["account_id"], Role(row["role"]), token_id=row["id"]) if row else None
+
+    async def live_tokens(self, ids: Sequence[UUID], now: datetime) -> set[UUID]:
+        """Those of the tokens that are neither revoked nor expired."""
+        async with self._connection() as connection:
+            rows = await connection.fetch(
+                "select id from accounts.tokens where id = any($1::uuid[]) and expires_at > $2", ids, now
+            )
+        return {row["id"] for row in rows}
 
     async def signing_keys(self) -> list[SigningKey]:
         """The one to sign with first; one is made if there is none."""
