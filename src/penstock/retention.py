@@ -55,7 +55,7 @@ async def sweep_some(broker: Broker, partitions: Sequence[Partition]) -> None:
         if producers > PRODUCERS_WORTH_A_LOOK:
             keys = broker.keys.partition(topic.name, partition)
             silent = (now_ms - PRODUCER_SILENCE_MS, PRODUCERS_PER_PARTITION_MAX)
-            await broker.scripts.run(Call("producers_expire", (keys.pid, keys.open), silent))
+            await broker.scripts.run(Call("producers_expire", (keys.pid, keys.open, keys.txn), silent))
 
 
 def _led_by_us(broker: Broker) -> list[Partition]:

@@ -208,7 +208,7 @@ class TransactionCoordinator:
         """Carry out what a prepared record has decided. Every step may be repeated, here or by another broker."""
         known = stored.transaction
         announce = (self._logs.announce_on, self._node_id)
-        for topic_name, topic_id, number in await self._store.mark(known, held.epoch, announce, self._now_ms()):
+        async for topic_name, topic_id, number in self._store.mark(known, held.epoch, announce, self._now_ms()):
             topic = self._topics.by_name.get(topic_name)
             if topic and topic.id_text == topic_id:
                 self._logs.touched(topic, number)

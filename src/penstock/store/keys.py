@@ -18,7 +18,7 @@ Braces are hash tags: the keys one script touches share a tag, so they share a s
     P:{t:p}:m                hash    id (of the topic), leo, bytes, log_start, max_ts, max_ts_at, trimmed, ...
     P:{t:p}:pid              hash    producer id -> "<epoch> <last ms> <first>:<last>:<base> ...", the last five
     P:{t:p}:open             zset    producer id of an open transaction, by its first offset
-    P:{t:p}:txn              hash    producer id -> epoch, of transactions this partition was added to
+    P:{t:p}:txn              hash    producer id -> epoch, of transactions this partition is part of (see txn_keys)
     P:{t:p}:abt              zset    aborted transactions "<pid> <first> <last>", by last offset
     P:{t:p}:tidx             zset    "<base offset>" by the greatest timestamp up to it, one about every 64 KB
     P:{t:p}:new              stream  a compacted log on its way to become `log`

@@ -269,6 +269,8 @@ class Log:
         view = self._views.get(key)
         if view is None:
             view = self._views[key] = View(leo, lso, log_start, aborts=True)
+        # What was written since the view was made and is not ours may be the end of an aborted transaction.
+        view.aborts = view.aborts or base != view.leo
         view.leo, view.lso, view.log_start = leo, max(lso, log_start), log_start
         self._outdate(key)
         self._keep(key, view, base, append)

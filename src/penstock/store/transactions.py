@@ -5,7 +5,7 @@ of the coordinator's lease. What is done to partitions and groups carries the tr
 repeated and may come late. Lists in, lists out; chunks bound what one round trip carries.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -25,7 +25,8 @@ from penstock.wire.markers import marker
 CHUNK = 64
 FORGET_AT_ONCE = 1_000
 ENDED_PRODUCER_MS = 24 * 3600 * 1000
-WRITTEN, NO_SUCH_PARTITION = 1, 3
+WRITTEN = MARKED = 1
+NO_SUCH_PARTITION = 3
 RECORD = msgspec.json.Decoder(Transaction)
 
 
@@ -111,13 +112,12 @@ class TransactionStore:
 
     async def mark(
         self, transaction: Transaction, lease_epoch: int, announce: tuple[str, int], now_ms: int
-    ) -> list[Partition]:
-        """Write the markers of a prepared transaction; return the partitions whose log got one."""
+    ) -> AsyncIterator[Partition]:
+        """Write the markers of a prepared transaction; give the partitions whose log got one."""
         who = (transaction.producer_id, transaction.epoch)
         control = marker(*who, transaction.commits, lease_epoch, now_ms)
         channel, node_id = announce
         args = (*who, transaction.number, int(transaction.commits), control)
-        marked: list[Partition] = []
         for at in range(0, len(transaction.partitions), CHUNK):
             chunk = transaction.partitions[at : at + CHUNK]
             calls = []
@@ -127,9 +127,10 @@ class TransactionStore:
                 log = (keys.log, keys.m, keys.pid, keys.open, keys.txn, keys.abt)
                 calls.append(Call("txn_mark", log, (topic_id, *args, *say)))
             replies = _sound(await self._scripts.run_many(calls))
-            marked += [partition for partition, reply in zip(chunk, replies, strict=True) if reply == 1]
+            for partition, reply in zip(chunk, replies, strict=True):
+                if reply == MARKED:
+                    yield partition
             crash_point("after_some_markers")
-        return marked
 
     async def end_groups(self, transaction: Transaction, now_ms: int) -> None:
         """Move the waiting offsets of a prepared transaction to their groups, or drop them."""

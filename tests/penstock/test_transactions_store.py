@@ -1,0 +1,196 @@
+"""The transaction scripts on a real store: what comes late, twice, or from a coordinator that lost its slot."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+import respline
+from penstock.store.keys import Keys, PartitionKeys
+from penstock.store.offsets import Offset, Position
+from penstock.store.scripts import Call, Scripts
+from penstock.store.transactions import Stored, TransactionStore, Unwritten
+from penstock.store.txn_keys import TxnKeys
+from penstock.transactions import Partition, Producer, State, Transaction, completed, ended, fenced, with_partitions
+from penstock.wire import batch
+from tests.penstock.batches import batch_of
+from tests.penstock.conftest import StoreProcess
+
+PID, NOW, QUIET = 7, 1_700_000_000_000, ("", 1)
+PLACE = Partition("t", "topic-id", 0)
+
+
+class Bench:
+    """One partition, one group and one transactional id in a keyspace of their own."""
+
+    def __init__(self, store: respline.Store, keyspace: str) -> None:
+        self.store = store
+        self.scripts = Scripts(store, in_transactions=False)
+        self.txn_keys = TxnKeys(keyspace)
+        keys = Keys(keyspace)
+        self.partition: PartitionKeys = keys.partition(PLACE.topic, PLACE.number)
+        self.transactions = TransactionStore(store, self.scripts, keys, self.txn_keys, None)
+
+    async def append(self, epoch: int, sequence: int) -> int:
+        data = batch_of(b"v", producer_id=PID, epoch=epoch, sequence=sequence, transactional=True)
+        p = self.partition
+        args = (PLACE.topic_id, data, 1, NOW, PID, epoch, sequence, 1, NOW, "", "")
+        reply = await self.scripts.run(Call("append", (p.log, p.m, p.pid, p.open, p.txn, p.tidx), args))
+        return int(reply[0])
+
+    async def mark(self, transaction: Transaction) -> list[Partition]:
+        return [partition async for partition in self.transactions.mark(transaction, 1, QUIET, NOW)]
+
+    async def entries(self) -> list[batch.Batch]:
+        return [batch.header(fields[1]) for _, fields in await self.store.call("XRANGE", self.partition.log, "-", "+")]
+
+
+@pytest.fixture
+def bench(valkey: StoreProcess, topic: str) -> object:
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Bench]:
+        store = await respline.open_store(valkey.url, name="test", timeout=30)
+        bench = Bench(store, topic)
+        try:
+            await bench.scripts.run(Call("partition_create", bench.partition, (PLACE.topic_id,)))
+            await store.call("HSET", bench.txn_keys.transaction("x").lease, "epoch", 1)
+            await store.call("HSET", bench.txn_keys.group("g").lease, "epoch", 1)
+            yield bench
+        finally:
+            await store.aclose()
+
+    return opened
+
+
+def opened(number: int, *, epoch: int = 0) -> Transaction:
+    return Transaction(PID, epoch, State.ONGOING, 60_000, NOW, number=number, partitions=(PLACE,), groups=("g",))
+
+
+def decided(transaction: Transaction, *, commit: bool) -> Transaction:
+    outcome = ended(transaction, Producer(PID, transaction.epoch), commit, NOW)
+    assert isinstance(outcome, Transaction)
+    return outcome
+
+
+async def test_a_marker_is_written_once_however_often_it_is_sent(bench) -> None:
+    async with bench() as b:
+        first = opened(1)
+        assert await b.transactions.enrol(first, [PLACE], NOW) == [ErrorCode.none]
+        assert await b.append(0, 0) == 0
+        outcome = decided(first, commit=False)
+        assert await b.mark(outcome) == [PLACE]
+        assert await b.mark(outcome) == []
+        assert [head.control for head in await b.entries()] == [False, True]
+        assert await b.store.call("ZRANGE", b.partition.abt, 0, -1) == [b"7 0 1"]
+        assert await b.store.call("HGET", b.partition.m, "leo") == b"2"
+
+
+async def test_a_late_marker_does_not_end_the_next_transaction(bench) -> None:
+    async with bench() as b:
+        await b.transactions.enrol(opened(1), [PLACE], NOW)
+        assert await b.append(0, 0) == 0
+        await b.mark(decided(opened(1), commit=True))
+        await b.transactions.enrol(opened(2), [PLACE], NOW)
+        assert await b.append(0, 1) == 0
+        assert await b.mark(decided(opened(1), commit=True)) == []
+        assert await b.store.call("ZSCORE", b.partition.open, PID) is not None
+        assert await b.append(0, 2) == 0, "the second transaction goes on"
+
+
+async def test_a_late_enrolment_does_not_open_what_has_ended(bench) -> None:
+    async with bench() as b:
+        await b.mark(decided(opened(1), commit=True))
+        assert await b.transactions.enrol(opened(1), [PLACE], NOW) == [ErrorCode.invalid_txn_state]
+        assert await b.append(0, 0) == ErrorCode.invalid_txn_state
+        await b.transactions.enrol(opened(3), [PLACE], NOW)
+        assert await b.transactions.enrol(opened(2), [PLACE], NOW) == [ErrorCode.invalid_txn_state]
+        assert await b.append(0, 0) == 0
+
+
+async def test_a_marker_with_a_new_epoch_shuts_the_old_instance_out(bench) -> None:
+    async with bench() as b:
+        await b.transactions.enrol(opened(1), [PLACE], NOW)
+        assert await b.append(0, 0) == 0
+        assert await b.mark(fenced(opened(1), NOW)) == [PLACE]
+        assert await b.append(0, 1) == ErrorCode.invalid_producer_epoch
+        await b.transactions.enrol(opened(2, epoch=2), [PLACE], NOW)
+        assert await b.append(2, 0) == 0
+
+
+async def test_a_deleted_topic_does_not_hold_up_the_end(bench) -> None:
+    async with bench() as b:
+        await b.transactions.enrol(opened(1), [PLACE], NOW)
+        assert await b.append(0, 0) == 0
+        await b.scripts.run(Call("partition_delete", b.partition, (PLACE.topic_id,)))
+        assert await b.mark(decided(opened(1), commit=True)) == []
+        await b.scripts.run(Call("partition_create", b.partition, ("another-topic-id",)))
+        assert await b.mark(decided(opened(1), commit=True)) == []
+        assert await b.entries() == [], "the new topic of this name is not part of it"
+
+
+async def test_a_record_is_replaced_only_by_who_saw_it_and_holds_the_slot(bench) -> None:
+    async with bench() as b:
+        record = opened(1)
+        stored = await b.transactions.write("x", None, record, 1, NOW)
+        assert isinstance(stored, Stored)
+        assert await b.transactions.write("x", None, record, 1, NOW) is Unwritten.RACED
+        assert await b.transactions.write("x", stored, decided(record, commit=True), 0, NOW) is Unwritten.FENCED
+        prepared = await b.transactions.write("x", stored, decided(record, commit=True), 1, NOW)
+        assert isinstance(prepared, Stored)
+        assert await b.transactions.write("x", stored, decided(record, commit=False), 1, NOW) is Unwritten.RACED
+        assert [one.transaction.state for one in await b.transactions.load(["x"])] == [State.PREPARE_COMMIT]
+        done = await b.transactions.write("x", prepared, completed(prepared.transaction, NOW), 1, NOW + 5)
+        slot = int(b.txn_keys.transaction("x").ids.partition("{c")[2].partition("}")[0])
+        assert await b.transactions.due([slot], NOW + 4) == []
+        assert await b.transactions.due([slot], NOW + 5) == ["x"]
+        await b.transactions.forget("x", prepared, 1)
+        assert await b.transactions.names([slot]) == ["x"], "it changed since"
+        await b.transactions.forget("x", done, 1)
+        assert await b.transactions.names([slot]) == []
+        assert await b.transactions.load(["x"]) == [None]
+
+
+async def test_offsets_wait_move_and_drop_once(bench) -> None:
+    async with bench() as b:
+        me, position = Producer(PID, 0), Position("t", 0)
+        keep = {position: Offset(41, -1, NOW, "topic-id", "with spaces : and colons")}
+        txn, keys = b.transactions, b.txn_keys.group("g")
+        assert await txn.keep_offsets("g", me, keep, 1) is ErrorCode.invalid_txn_state
+        assert await txn.enrol_group(opened(1), "g", NOW) is ErrorCode.none
+        assert await txn.keep_offsets("g", me, keep, 0) is ErrorCode.not_coordinator
+        assert await txn.keep_offsets("g", Producer(PID, -1), keep, 1) is ErrorCode.invalid_producer_epoch
+        assert await txn.keep_offsets("g", me, keep, 1) is ErrorCode.none
+        assert await txn.waiting(["g", "other"]) == [{position}, set()]
+        await txn.end_groups(decided(opened(1), commit=True), NOW)
+        assert await txn.waiting(["g"]) == [set()]
+        moved = await b.store.call("HGET", keys.offsets, "t:0")
+        assert moved == f"41 -1 {NOW} topic-id with spaces : and colons".encode()
+        assert await txn.keep_offsets("g", me, keep, 1) is ErrorCode.invalid_txn_state, "too late"
+        assert await txn.enrol_group(opened(1), "g", NOW) is ErrorCode.invalid_txn_state
+        await txn.enrol_group(opened(2), "g", NOW)
+        await txn.keep_offsets("g", me, {position: Offset(99, -1, NOW, "topic-id", "")}, 1)
+        await txn.end_groups(decided(opened(1), commit=True), NOW)
+        assert await txn.waiting(["g"]) == [{position}], "a late end of the first leaves the second alone"
+        await txn.end_groups(decided(opened(2), commit=False), NOW)
+        assert await b.store.call("HGET", keys.offsets, "t:0") == moved
+
+
+async def test_silent_producers_are_forgotten_but_not_open_ones(bench) -> None:
+    async with bench() as b:
+        await b.transactions.enrol(opened(1), [PLACE], NOW)
+        p = b.partition
+        expire = Call("producers_expire", (p.pid, p.open, p.txn), (NOW + 1, 100))
+        await b.scripts.run(expire)
+        assert await b.append(0, 0) == 0
+        await b.scripts.run(expire)
+        assert len(await b.mark(decided(opened(1), commit=True))) == 1
+        assert await b.store.call("HLEN", p.txn) == 1
+        await b.scripts.run(expire)
+        assert await b.store.call("HLEN", p.txn) == 0
+        assert await b.store.call("HLEN", p.pid) == 0
+
+
+def test_a_transaction_grows_only_by_what_is_new() -> None:
+    known = opened(1)
+    assert with_partitions(known, Producer(PID, 0), (PLACE,), NOW) is known
