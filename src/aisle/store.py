@@ -7,7 +7,7 @@ NOSCRIPT is the one answer that proves a script did not run, so the script is lo
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,6 +19,8 @@ from aisle.metrics import Metrics
 from aisle.scripts import Script
 from aisle.store_probe import Server, probe
 from respline import NotSent, OutcomeUnknown, ServerError
+
+SCRIPT_LOADS_MAX = 3
 
 Argument = bytes | str | int | float
 Keys = Sequence[bytes | str]
@@ -50,6 +52,8 @@ class Store:
         self._metrics = metrics
         # One connection carries the data; the rest of the pool is for readers that block.
         self._blocking_slots = asyncio.Semaphore(config.store_pool_size - 1)
+        self._timers: dict[str, Callable[[float], None]] = {}
+        metrics.store_breaker_open.set_function(lambda: self.breaker.state is BreakerState.OPEN)
 
     async def call(self, *command: Argument) -> Any:
         """One command. Raises ServerError when the server refuses it."""
@@ -80,8 +84,13 @@ class Store:
         started = time.perf_counter()
         commands = [(b"EVALSHA", script.sha, len(keys), *keys, *args) for keys, args in calls]
         replies = await self._send(commands)
-        missing = [n for n, reply in enumerate(replies) if isinstance(reply, ServerError) and reply.code == "NOSCRIPT"]
-        if missing:
+        # Somebody may flush the scripts again between the load and the run, but not for ever.
+        for _ in range(SCRIPT_LOADS_MAX):
+            missing = [
+                n for n, reply in enumerate(replies) if isinstance(reply, ServerError) and reply.code == "NOSCRIPT"
+            ]
+            if not missing:
+                break
             await self.call(b"SCRIPT", b"LOAD", script.source)
             for n, reply in zip(missing, await self._send([commands[n] for n in missing]), strict=True):
                 replies[n] = reply
@@ -89,7 +98,7 @@ class Store:
             if isinstance(reply, ServerError):
                 self._metrics.store_errors_total.labels("script").inc()
                 replies[n] = StoreScriptFailed(script.name, reply.code, str(reply))
-        self._metrics.store_script_seconds.labels(script.name).observe(time.perf_counter() - started)
+        self._timer(script.name)(time.perf_counter() - started)
         return replies
 
     async def ping(self) -> None:
@@ -114,10 +123,15 @@ class Store:
         )
         return [reply for [reply] in runs]
 
+    def _timer(self, script: str) -> Callable[[float], None]:
+        # Looking a label up costs more than measuring with it, so each script's is looked up once.
+        timer = self._timers.get(script)
+        if timer is None:
+            timer = self._timers[script] = self._metrics.store_script_seconds.labels(script).observe
+        return timer
+
     def _allowed(self) -> bool:
-        allowed = self.breaker.allows()
-        self._metrics.store_breaker_open.set(self.breaker.state is BreakerState.OPEN)
-        return allowed
+        return self.breaker.state is BreakerState.CLOSED or self.breaker.allows()
 
     async def _guarded(self, sent: Awaitable[Any] | None) -> Any:
         if sent is None:
