@@ -35,6 +35,9 @@ from aisle.health import Check, NotReady, Readiness, health_routes
 from aisle.http_server import HttpServer, http_server, listen
 from aisle.json_request import JsonRequest
 from aisle.limits import READY_CHECK_SECONDS_MAX
+from aisle.live.api import live_routes
+from aisle.live.hub import Hub
+from aisle.live_bridges import open_live
 from aisle.log import LogWriter, open_writer, require_log
 from aisle.metrics import Metrics, watch_event_loop
 from aisle.migrate import pending_migrations
@@ -48,7 +51,7 @@ from aisle.ticketing.catalogue import Catalogue
 from aisle.ui.api_page import api_page, openapi_json
 from aisle.ui.pages import static_routes
 
-ROLES = ("api", "booking", "reservation", "ticketing")
+ROLES = ("api", "booking", "reservation", "ticketing", "live")
 
 log = structlog.get_logger()
 
@@ -72,11 +75,15 @@ async def _serve_on(listener: socket.socket, config: Config, roles: Sequence[str
     writer = await stack.enter_async_context(open_writer(config.kafka))
     parts = await _parts(config, database, store, writer)
     desk = await stack.enter_async_context(open_desk(config, database, store))
-    routers = await _api_routers(parts, stack) if "api" in roles else []
+    serves_browsers = not {"api", "live"}.isdisjoint(roles)
+    live = await stack.enter_async_context(open_live(parts, desk, metrics)) if serves_browsers else None
+    routers = [live_routes(live)] if live is not None else []
+    if "api" in roles:
+        routers += _api_routers(parts, stack)
     readiness = Readiness({"database": _database_check(database, metrics), "store": store.ping})
     server = http_server(envelope(build_app(config, readiness, metrics, desk, routers), metrics), config)
     await stack.enter_async_context(running_services(parts, roles))
-    stop_when_told(server, readiness)
+    stop_when_told(server, readiness, live)
     loop_watch = asyncio.create_task(watch_event_loop(metrics))
     log.info("serving", roles=list(roles), store=store.server.flavour, store_version=store.server.version)
     try:
@@ -116,7 +123,7 @@ async def _parts(config: Config, database: asyncpg.Pool, store: Store, writer: L
     return Parts(config, database, store, inventory, writer, Catalogue(database, store), relays, _now)
 
 
-async def _api_routers(parts: Parts, stack: AsyncExitStack) -> list[Router]:
+def _api_routers(parts: Parts, stack: AsyncExitStack) -> list[Router]:
     find_sale = sales_from(parts.catalogue)
     placer = Placer(parts.database, parts.writer, find_sale, clock=parts.clock)
     stack.push_async_callback(placer.aclose)
@@ -137,9 +144,11 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def stop_when_told(server: HttpServer, readiness: Readiness) -> None:
+def stop_when_told(server: HttpServer, readiness: Readiness, live: Hub | None) -> None:
     def drain() -> None:
         readiness.drain()
+        if live is not None:
+            live.connections.drain()
         server.should_exit = True
 
     loop = asyncio.get_running_loop()

@@ -106,6 +106,19 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         int, Meta(description="Events of at least so many seats get topics and workers of their own.", ge=1)
     ] = 5_000
 
+    live_connections_max: Annotated[
+        int, Meta(description="Most browsers that one process sends live updates to.", ge=1, le=1_000_000)
+    ] = 20_000
+    live_queue_messages: Annotated[
+        int, Meta(description="Updates that may wait for a browser before it starts anew.", ge=1, le=10_000)
+    ] = 64
+    live_recheck_seconds: Annotated[
+        float, Meta(description="How often streams of private updates are checked for a log-out, in s.", gt=0, le=60)
+    ] = 30
+    write_stall_seconds: Annotated[
+        Seconds, Meta(description="A client that takes no byte of an answer for so long is cut off, in s.")
+    ] = 30
+
     body_bytes_max: Annotated[int, Meta(description="Largest HTTP request body.", ge=1024, le=64 * 1024 * 1024)] = (
         65_536
     )

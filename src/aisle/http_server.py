@@ -1,4 +1,5 @@
-"""uvicorn with the two limits it leaves to a proxy: how large a request head may be, and how slowly it may arrive.
+"""uvicorn with the limits it leaves to a proxy: how large a request head may be, how slowly it may arrive, and how
+long a client may leave its answer unread.
 
 Aisle is meant to stand on the open network on one box, so a client that trickles bytes or sends endless headers must
 cost us nothing. Signals belong to the composition root, which announces the drain before the server stops.
@@ -8,6 +9,7 @@ import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -37,7 +39,7 @@ def http_server(app: Any, config: Config) -> HttpServer:
     return HttpServer(
         uvicorn.Config(
             app,
-            http=BoundedHttp,
+            http=partial(BoundedHttp, stall_s=config.write_stall_seconds),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
             log_config=None,
@@ -77,6 +79,11 @@ class BoundedHttp(HttpToolsProtocol):
     _head_open = False
     _late: asyncio.TimerHandle | None = None
     _refusal = 400
+    _stalled: asyncio.TimerHandle | None = None
+
+    def __init__(self, *args: Any, stall_s: float, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._stall_s = stall_s
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -84,7 +91,19 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        self.resume_writing()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        # Not closed but aborted: closing would wait for the client to read what is in the buffer.
+        self._stalled = self.loop.call_later(self._stall_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

@@ -39,6 +39,24 @@ class Metrics:
         self.database_pool_in_use = Gauge(
             "aisle_database_pool_in_use", "Busy PostgreSQL connections.", registry=self.registry
         )
+        self.sse_connections = Gauge(
+            "aisle_sse_connections", "Browsers connected for live updates.", registry=self.registry
+        )
+        self.sse_events_total = Counter(
+            "aisle_sse_events_total", "Updates put on their way to browsers.", ["kind"], registry=self.registry
+        )
+        self.sse_dropped_total = Counter(
+            "aisle_sse_dropped_total",
+            "Times a browser lost its updates and started anew.",
+            ["reason"],
+            registry=self.registry,
+        )
+        self.sse_delivery_seconds = Histogram(
+            "aisle_sse_delivery_seconds",
+            "From the moment a change was seen until it was written to a browser (a sample of them).",
+            registry=self.registry,
+            buckets=_FAST,
+        )
         self.event_loop_lag_seconds = Histogram(
             "aisle_event_loop_lag_seconds",
             "How late the event loop ran a timer.",
