@@ -20,6 +20,8 @@ from aisle.errors import Problem, StartupError
 from aisle.limits import LOG_BATCH_MESSAGES_MAX, LOG_DELIVERY_SECONDS_MAX, LOG_QUEUE_MESSAGES_MAX
 from aisle.messages import PARTITIONS, Message, dead_letters, encode, key, topic, topics
 
+READER_MISSED_SECONDS = 6
+
 RELIABLE = {
     "acks": "all",
     "enable.idempotence": True,
@@ -151,6 +153,10 @@ class LogReader:
                 "auto.offset.reset": "earliest",
                 "partition.assignment.strategy": "cooperative-sticky",
                 "fetch.wait.max.ms": 100,
+                # A worker that was killed is missed this long: until then nobody reads its partitions. librdkafka beats
+                # from a thread of its own, so a busy event loop does not count as dead.
+                "session.timeout.ms": READER_MISSED_SECONDS * 1000,
+                "heartbeat.interval.ms": READER_MISSED_SECONDS * 1000 // 3,
                 "log_level": 3,
             }
         )

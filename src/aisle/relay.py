@@ -9,6 +9,7 @@ import asyncio
 import asyncpg
 import structlog
 
+from aisle.crash_points import crash_point
 from aisle.errors import Problem
 from aisle.limits import RELAY_ROWS_MAX
 from aisle.log import LogWriter
@@ -60,5 +61,6 @@ class Relay:
             rows = await connection.fetch(TAKE[self._service], RELAY_ROWS_MAX)
             if rows:
                 await self._writer.publish([decode(row["message"]) for row in rows])
+                crash_point("after_relay")
                 await connection.execute(DELETE[self._service], [row["id"] for row in rows])
         return len(rows)

@@ -15,12 +15,13 @@ import structlog
 
 from aisle.booking.expire import expire_for_ever
 from aisle.booking.place import ask_again
+from aisle.booking.store import ended_bookings
 from aisle.booking.worker import BookingWorker
 from aisle.bridges import make_ready_for_ever
 from aisle.config import Config
 from aisle.errors import Problem
 from aisle.limits import EXPIRE_INTERVAL_SECONDS, LANES_INTERVAL_SECONDS, SWEEP_INTERVAL_SECONDS
-from aisle.log import LogWriter, ensure_lane, open_reader
+from aisle.log import LogUnavailable, LogWriter, ensure_lane, open_reader
 from aisle.messages import BOOKING, RESERVATION, SHARED_LANE, TICKETING, group, topics_to
 from aisle.relay import Relay
 from aisle.reservation.inventory import Inventory
@@ -92,13 +93,18 @@ async def _serve_lanes(parts: Parts, services: Sequence[str]) -> None:
             parts.database, payment_seconds=parts.config.payment_seconds, clock=parts.clock
         ).handle,
         "reservation": ReservationWorker(parts.store, parts.inventory).handle,
-        "ticketing": TicketingWorker(parts.database).handle,
+        "ticketing": TicketingWorker(parts.database, ended=ended_bookings).handle,
     }
     async with AsyncExitStack() as stack:
         served: set[str] = set()
         while True:
             for lane in [lane for lane in await _lanes(parts) if lane not in served]:
-                await ensure_lane(parts.config.kafka, lane)
+                try:
+                    await ensure_lane(parts.config.kafka, lane)
+                except LogUnavailable as error:
+                    # The workers of the other lanes go on; this one is tried again.
+                    log.warning("lane_waits", lane=lane, reason=error.detail)
+                    continue
                 for service in services:
                     await _start_worker(stack, parts, lane, SERVICES[service], handlers[service])
                 served.add(lane)

@@ -12,6 +12,7 @@ import asyncpg
 import msgspec
 import structlog
 
+from aisle.crash_points import crash_point
 from aisle.errors import Problem, StoreScriptFailed
 from aisle.limits import WORKER_TRIES_MAX, WORKER_WAIT_SECONDS_MAX
 from aisle.log import LogReader, LogUnavailable, LogWriter, Received
@@ -35,6 +36,7 @@ async def run_worker(name: str, lane: str, reader: LogReader, writer: LogWriter,
         batch = await reader.batch()
         if batch:
             await _handle_batch(name, lane, batch, writer, handle)
+            crash_point(f"before_offsets_{name}")
             try:
                 await reader.commit(batch)
             except LogUnavailable as error:

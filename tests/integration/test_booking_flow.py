@@ -105,7 +105,7 @@ async def stage(config: Config, metrics: Metrics, bootstrap: str) -> AsyncIterat
         await ensure_lane(bootstrap, event.lane)
         handlers = {
             RESERVATION: ReservationWorker(store, Inventory(store)).handle,
-            TICKETING: TicketingWorker(database).handle,
+            TICKETING: TicketingWorker(database, ended=booking_store.ended_bookings).handle,
             BOOKING: BookingWorker(database, payment_seconds=900, clock=lambda: NOW).handle,
         }
         for service, handle in handlers.items():

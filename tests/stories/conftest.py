@@ -66,7 +66,7 @@ def has_booked(story, buyers, quantity):
     has(story, buyers[0], quantity=quantity)
 
 
-@then(parsers.parse("the booking is {state}"))
+@then(parsers.re(r"the booking is (?P<state>[A-Z_]+)"))
 def booking_is(story, state):
     assert story.buyer.waits_for(story.booking, state)["state"] == state
 

@@ -14,6 +14,7 @@ import structlog
 
 from aisle.booking import store
 from aisle.booking.booking import State
+from aisle.crash_points import crash_point
 from aisle.errors import Problem
 from aisle.limits import EXPIRE_ROWS_MAX
 from aisle.messages import BookingExpired, Message
@@ -34,7 +35,10 @@ async def expire_overdue(database: asyncpg.Pool, *, now: datetime) -> int:
     """
     async with database.acquire() as connection, connection.transaction():
         ids = [row["id"] for row in await connection.fetch(OVERDUE, now, EXPIRE_ROWS_MAX)]
-        return await _cancel(connection, ids, "expired", now=now)
+        expired = await _cancel(connection, ids, "expired", now=now)
+    if expired:
+        crash_point("after_cancelled")
+    return expired
 
 
 async def cancel(database: asyncpg.Pool, booking: UUID, buyer: UUID, *, now: datetime) -> None:
@@ -49,6 +53,7 @@ async def cancel(database: asyncpg.Pool, booking: UUID, buyer: UUID, *, now: dat
             return
         if await _cancel(connection, [booking], "cancelled", now=now) == 0:
             raise Problem(409, "not_cancellable", f"a booking that is {row['state']} cannot be cancelled")
+    crash_point("after_cancelled")
 
 
 async def expire_for_ever(

@@ -16,6 +16,7 @@ import structlog
 
 from aisle.booking import store
 from aisle.booking.booking import Booking, Request, State
+from aisle.crash_points import crash_point
 from aisle.errors import Problem
 from aisle.group_commit import GroupCommit
 from aisle.ids import new_id
@@ -107,6 +108,7 @@ class Placer:
     async def _write(self, placings: Sequence[store.Placing]) -> list[store.Placed]:
         async with self._database.acquire() as connection:
             placed = await store.place(connection, placings, now=self._clock())
+        crash_point("after_place_commit")
         new = [reserve_message(p) for p, answer in zip(placings, placed, strict=True) if answer.new]
         if new:
             # Not waited for: the buyer has a booking as soon as it is committed, and `ask_again` covers what is lost.

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import structlog
 
+from aisle.crash_points import crash_point
 from aisle.messages import (
     BookingFailed,
     BookingPendingPayment,
@@ -85,6 +86,8 @@ class ReservationWorker:
                 answers += answers_to(request, outcome.code, ((place, outcome),))
         for request, seated in zip(anywhere, await seated_anywhere, strict=True):
             answers += answers_to(request, seated.code, seated.outcomes)
+        if answers:
+            crash_point("after_claim")
         return answers
 
     async def _seat_anywhere(self, request: TicketReserveRequested) -> Seated:

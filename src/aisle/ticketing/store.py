@@ -31,6 +31,12 @@ RESERVE = """
     returning w.booking
 """
 
+LOCK = """
+    select 1 from ticketing.tickets
+    where (event_id, place, seat) in (select * from unnest($1::bigint[], $2::int[], $3::int[]))
+    order by event_id, place, seat for update
+"""
+
 RELEASE = """
     with wanted as (
         select * from unnest($1::bigint[], $2::int[], $3::int[], $4::uuid[]) as w(event_id, place, seat, booking)
@@ -146,6 +152,11 @@ async def reserve(connection: asyncpg.Connection, seats: Sequence[SeatRef]) -> d
     """AVAILABLE -> RESERVED; how many seats of each booking are now reserved for it."""
     rows = await connection.fetch(RESERVE, *_columns(seats), [seat.price for seat in seats])
     return _counted(rows)
+
+
+async def lock(connection: asyncpg.Connection, seats: Sequence[SeatRef]) -> None:
+    """Wait for whoever is changing these tickets, so that the next statement sees what they did."""
+    await connection.execute(LOCK, *_columns(seats)[:3])
 
 
 async def release(

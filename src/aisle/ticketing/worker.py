@@ -1,15 +1,17 @@
 """The event-ticketing service: ticket rows follow what the store and the bookings say, and are the last word on both.
 
 A seat that the store gave away but PostgreSQL does not have free fails the booking and sends the seats back: whatever
-the store believed, no second buyer gets a ticket. Safe to repeat; order across topics does not matter.
+the store believed, no second buyer gets a ticket. Safe to repeat; order across topics does not matter: seats that
+arrive for a booking that has ended meanwhile go back instead of staying with nobody.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from uuid import UUID
 
 import asyncpg
 import msgspec
 
+from aisle.crash_points import crash_point
 from aisle.messages import (
     BookingExpired,
     Message,
@@ -25,10 +27,14 @@ from aisle.ticketing.store import SeatRef
 
 HELD = (TicketState.RESERVED,)
 
+# Those of the bookings that have ended, seen by the caller's transaction.
+Ended = Callable[[asyncpg.Connection, Sequence[UUID]], Awaitable[Collection[UUID]]]
+
 
 class TicketingWorker:
-    def __init__(self, database: asyncpg.Pool) -> None:
+    def __init__(self, database: asyncpg.Pool, *, ended: Ended) -> None:
         self._database = database
+        self._ended = ended
         self._places: dict[int, Mapping[tuple[str, int], int]] = {}
 
     async def handle(self, messages: Sequence[Message]) -> list[Message]:
@@ -40,6 +46,7 @@ class TicketingWorker:
             # Settling goes by the epoch that holds now: the booking may be older than the last rebuild of the store.
             epochs = await store.epochs_of(connection, list(events))
             answers = [*await self._release(connection, expired), *await self._reserve(connection, reserved)]
+        crash_point("after_tickets")
         return [msgspec.structs.replace(answer, epoch=epochs[answer.event]) for answer in answers]
 
     async def _reserve(self, connection: asyncpg.Connection, messages: Sequence[SeatsReserved]) -> list[Message]:
@@ -48,7 +55,14 @@ class TicketingWorker:
         wanted = {m.booking: self._seats(m.event, m.booking, m.parts) for m in messages}
         async with connection.transaction():
             counts = await store.reserve(connection, [seat for seats in wanted.values() for seat in seats])
-            refused = [m for m in messages if counts.get(UUID(m.booking), 0) != len(wanted[m.booking])]
+            # Asked after the rows are ours: a release that came before this saw nothing to give back, and one that
+            # comes later waits for these rows and finds them.
+            ended = await self._ended(connection, [UUID(m.booking) for m in messages])
+            refused = [
+                m
+                for m in messages
+                if counts.get(UUID(m.booking), 0) != len(wanted[m.booking]) or UUID(m.booking) in ended
+            ]
             if refused:
                 partial = [seat for m in refused for seat in wanted[m.booking]]
                 await store.release(connection, partial, from_states=HELD)
@@ -65,7 +79,9 @@ class TicketingWorker:
         if not messages:
             return []
         seats = [seat for m in messages for seat in self._seats(m.event, m.booking, m.parts)]
-        await store.release(connection, seats, from_states=HELD)
+        async with connection.transaction():
+            await store.lock(connection, seats)
+            await store.release(connection, seats, from_states=HELD)
         # The store offers the seats again only now that they can be sold; a repeat of the message says it again.
         return [
             SeatsReleased(
