@@ -116,4 +116,5 @@ def test_kcat_lists_produces_consumes_and_queries(broker: BrokerProcess, topic: 
     assert kcat("-Q", "-t", f"{topic}:0:0") == f"{topic} [0] offset 0\n"
     entries = broker.store.xrange(broker.key(topic, 0, "log"))
     attributes = {fields[b"b"][22] & 7 for _, fields in entries}
-    assert attributes == {COMPRESSIONS.index(compression)}, "librdkafka did not drop the compression"
+    # A batch that would not get smaller is sent as it is, so there may be some of those too.
+    assert COMPRESSIONS.index(compression) in attributes, "librdkafka dropped the compression"

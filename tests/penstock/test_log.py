@@ -111,6 +111,7 @@ def test_a_fetch_inside_a_batch_gives_the_batch_that_holds_the_offset(
     start_broker: StartBroker, broker: BrokerProcess, client: LogClient, topic: str
 ) -> None:
     client.create(topic)
+    client.fetch(topic, 0)  # from now on somebody reads here, and what is appended is kept in memory
     for _ in range(3):
         client.produce(topic, batch_of(b"a", b"b", b"c"))
     from_memory = client.fetch(topic, 4)

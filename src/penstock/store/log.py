@@ -264,15 +264,13 @@ class Log:
         self._metrics.produced_records += append.header.record_count
         self._metrics.produced_bytes += len(append.data)
         self._waiters.appended(key, len(append.data))
-        if append.topic.settings.open_layout:
-            return Appended(ErrorCode.none, base, log_start)
+        self._outdate(key)
         view = self._views.get(key)
-        if view is None:
-            view = self._views[key] = View(leo, lso, log_start, aborts=True)
+        if view is None or append.topic.settings.open_layout:  # nobody reads here yet, or nothing may be remembered
+            return Appended(ErrorCode.none, base, log_start)
         # What was written since the view was made and is not ours may be the end of an aborted transaction.
         view.aborts = view.aborts or base != view.leo
         view.leo, view.lso, view.log_start = leo, max(lso, log_start), log_start
-        self._outdate(key)
         self._keep(key, view, base, append)
         return Appended(ErrorCode.none, base, log_start)
 
