@@ -7,18 +7,24 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 import respline
+from penstock import topic_config
+from penstock.metrics import Metrics
 from penstock.store.keys import Keys, PartitionKeys
+from penstock.store.log import Append, Log, Read
 from penstock.store.offsets import Offset, Position
 from penstock.store.scripts import Call, Scripts
+from penstock.store.topics import Topic, id_text
 from penstock.store.transactions import Stored, TransactionStore, Unwritten
 from penstock.store.txn_keys import TxnKeys
 from penstock.transactions import Partition, Producer, State, Transaction, completed, ended, fenced, with_partitions
+from penstock.waiters import Waiters
 from penstock.wire import batch
 from tests.penstock.batches import batch_of
 from tests.penstock.conftest import StoreProcess
 
 PID, NOW, QUIET = 7, 1_700_000_000_000, ("", 1)
-PLACE = Partition("t", "topic-id", 0)
+TOPIC_ID = bytes(range(16))
+PLACE = Partition("t", id_text(TOPIC_ID), 0)
 
 
 class Bench:
@@ -28,9 +34,9 @@ class Bench:
         self.store = store
         self.scripts = Scripts(store, in_transactions=False)
         self.txn_keys = TxnKeys(keyspace)
-        keys = Keys(keyspace)
-        self.partition: PartitionKeys = keys.partition(PLACE.topic, PLACE.number)
-        self.transactions = TransactionStore(store, self.scripts, keys, self.txn_keys, None)
+        self.keys = Keys(keyspace)
+        self.partition: PartitionKeys = self.keys.partition(PLACE.topic, PLACE.number)
+        self.transactions = TransactionStore(store, self.scripts, self.keys, self.txn_keys, None)
 
     async def append(self, epoch: int, sequence: int) -> int:
         data = batch_of(b"v", producer_id=PID, epoch=epoch, sequence=sequence, transactional=True)
@@ -189,6 +195,24 @@ async def test_silent_producers_are_forgotten_but_not_open_ones(bench) -> None:
         await b.scripts.run(expire)
         assert await b.store.call("HLEN", p.txn) == 0
         assert await b.store.call("HLEN", p.pid) == 0
+
+
+async def test_an_abort_that_another_broker_wrote_is_not_missed(bench) -> None:
+    """No word of it reached us; our own append shows that the log is longer than we thought."""
+    async with bench() as b:
+        topic = Topic(PLACE.topic, TOPIC_ID, 1, {}, "{}", topic_config.settings({}))
+        log = Log(b.store, b.scripts, b.keys, Waiters(), Metrics(), 1)
+        [view] = await log.views([(topic, 0)])
+        assert not view.aborts
+        await b.transactions.enrol(opened(1), [PLACE], NOW)
+        assert await b.append(0, 0) == 0
+        await b.mark(decided(opened(1), commit=False))
+        plain = batch_of(b"plain")
+        [appended] = await log.append([Append(topic, 0, plain, batch.header(plain))], now_ms=NOW)
+        assert appended.base_offset == 2
+        [view] = await log.views([(topic, 0)])
+        assert (view.lso, view.aborts) == (3, True)
+        assert await log.aborted([Read(topic, 0, 0, 1000, 3)]) == [[(PID, 0)]]
 
 
 def test_a_transaction_grows_only_by_what_is_new() -> None:
