@@ -53,7 +53,7 @@ class Groups:
         self._now_ms = now_ms  # wall clock: for what is stored
         self._held: dict[int, Held] = {}
         self._opening = [asyncio.Lock() for _ in range(SLOTS)]
-        self._retry_at = [0] * SLOTS
+        self._refused: dict[int, tuple[int, ErrorCode]] = {}  # slot -> (when to try again, what to say until then)
         self._alarms = Alarms(clock_ms, self._ring)
         self._writers: dict[Group, asyncio.Task[None]] = {}
         self._closed = False
@@ -155,15 +155,19 @@ class Groups:
         held = self._held.get(slot)
         if held and self._coordination.epoch(slot) == held.epoch and not self._closed:
             return held
-        if self._closed or self._retry_at[slot] > self.clock_ms():
+        if self._closed:
             return ErrorCode.coordinator_not_available
+        retry_at, code = self._refused.get(slot, (0, ErrorCode.none))
+        if self.clock_ms() < retry_at:
+            return code
         try:
-            return await self._open(slot) or ErrorCode.not_coordinator
+            opened, code = await self._open(slot), ErrorCode.not_coordinator
         except respline.ResplineError as error:
-            # Nobody has to hear it from the store again within this time.
-            self._retry_at[slot] = self.clock_ms() + RETRY_MS
             log.warning("a coordinator slot cannot be taken", slot=slot, error=str(error))
-            return ErrorCode.coordinator_not_available
+            opened, code = None, ErrorCode.coordinator_not_available
+        if opened is None:  # the store is not asked again for every request that comes to the wrong place
+            self._refused[slot] = (self.clock_ms() + RETRY_MS, code)
+        return opened or code
 
     async def beat(self) -> None:
         """Renew the slots that are ours, load those that are new, forget those that are gone."""

@@ -18,7 +18,14 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.penstock.conftest import PATIENCE_S, BrokerProcess, StoreProcess, _broker_starter, die_with_parent
+from tests.penstock.conftest import (
+    PATIENCE_S,
+    BrokerProcess,
+    StoreProcess,
+    _broker_starter,
+    die_with_parent,
+    eventually,
+)
 from tests.penstock.group_client import NO_DELAY, GroupClient, stored_group, stored_offsets
 
 PARTITIONS = 4
@@ -113,7 +120,7 @@ def test_confluent_consumers_share_take_over_and_read_everything_once(
         assert sum(int(v.split()[0]) for v in stored_offsets(broker, group).values()) == 200
     finally:
         first.consumer.close()
-    assert stored_group(broker, group)[b"members"] == b"[]"
+    eventually(lambda: stored_group(broker, group)[b"members"] == b"[]", "the empty group to be stored")
 
 
 def test_the_work_of_a_consumer_that_is_killed_goes_to_the_others(
@@ -303,7 +310,7 @@ def test_kafka_python_consumers_share_take_over_and_look_from_outside(
     assert told["taken_over"] == 4
     assert told["committed"] == 10
     assert (told["state"], told["members"]) == ("Stable", 1)
-    assert stored_group(broker, group)[b"members"] == b"[]"
+    eventually(lambda: stored_group(broker, group)[b"members"] == b"[]", "the empty group to be stored")
 
 
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (Debian: apt-get install kcat)")

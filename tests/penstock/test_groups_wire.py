@@ -149,7 +149,7 @@ def test_a_silent_member_is_taken_out(start_broker: StartBroker, group: str) -> 
     with GroupClient(broker.port) as client:
         alone(client, group, session_timeout=300)
         eventually(lambda: client.describe(group)["group_state"] == "Empty", "the session to end")
-        assert json.loads(stored_group(broker, group)[b"members"]) == []
+        eventually(lambda: stored_group(broker, group)[b"members"] == b"[]", "the empty group to be stored")
 
 
 def test_a_join_whose_client_hangs_up_does_not_hold_the_others_up(
