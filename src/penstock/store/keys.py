@@ -15,7 +15,7 @@ Braces are hash tags: the keys one script touches share a tag, so they share a s
 
     a partition (tag <topic>:<partition>)
     P:{t:p}:log              stream  the records; dense layout: `<last offset>-<bytes so far>` b <record batch>
-    P:{t:p}:m                hash    id (of the topic), leo, bytes, log_start, max_ts, max_ts_at, trimmed, ...
+    P:{t:p}:m                hash    where the log begins and ends, see below
     P:{t:p}:pid              hash    producer id -> "<epoch> <last ms> <first>:<last>:<base> ...", the last five
     P:{t:p}:open             zset    producer id of an open transaction, by its first offset
     P:{t:p}:txn              hash    producer id -> epoch, of transactions this partition is part of (see txn_keys)
@@ -23,6 +23,14 @@ Braces are hash tags: the keys one script touches share a tag, so they share a s
     P:{t:p}:tidx             zset    "<base offset>" by the greatest timestamp up to it, one about every 64 KB
     P:{t:p}:new              stream  a compacted log on its way to become `log`
     P:{t:p}:moved            zset    open layout: ids that do not say their offset, by offset (see entry_offsets.lua)
+
+    fields of m
+    id, leo, log_start       the topic's id; the next offset; the first one that may be read
+    bytes, trimmed           bytes ever appended; how many of them were before log_start
+    max_ts, max_ts_at        greatest timestamp, and base offset of its batch
+    tidx_bytes               `bytes` at the last point of tidx
+    compacting, compacted_bytes    the rewrite under way; `bytes` at the last one
+    seen, run, entries       open layout: last id with an offset; entries since an anchor in `moved`; entries ever
 """
 
 from functools import lru_cache

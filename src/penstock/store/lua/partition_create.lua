@@ -7,5 +7,5 @@ if redis.call('HGET', KEYS[2], 'id') == ARGV[1] then
   return 0
 end
 redis.call('DEL', unpack(KEYS))
-redis.call('HSET', KEYS[2], 'id', ARGV[1], 'leo', '0', 'bytes', '0', 'log_start', '0', 'epoch', '0')
+redis.call('HSET', KEYS[2], 'id', ARGV[1], 'leo', '0', 'bytes', '0', 'log_start', '0')
 return 1
