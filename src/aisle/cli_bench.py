@@ -21,6 +21,11 @@ def mount_bench(verbs: "argparse._SubParsersAction[Any]") -> None:
     )
     inventory.set_defaults(verb=_inventory)
 
+    sellout = names.add_parser("sellout", help="an event sold out over HTTP, with everything switched on")
+    sellout.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    sellout.add_argument("--quick", action="store_true", help="a tiny hall: shows that it works, measures nothing")
+    sellout.set_defaults(verb=_sellout)
+
 
 def _inventory(arguments: argparse.Namespace) -> int:
     from aisle.bench.inventory import bench_inventory
@@ -29,3 +34,12 @@ def _inventory(arguments: argparse.Namespace) -> int:
     if not all(options.values()):
         raise StartupError("--store-option takes NAME=VALUE, such as hash-max-listpack-entries=128")
     return bench_inventory(as_json=arguments.json, quick=arguments.quick, store_options=options)
+
+
+def _sellout(arguments: argparse.Namespace) -> int:
+    from aisle.bench.report import show
+    from aisle.bench.sellout import FULL, QUICK, sell_out
+
+    result = sell_out(QUICK if arguments.quick else FULL)
+    show(result, as_json=arguments.json)
+    return 1 if result["oversold"] or result["lost"] or result["drift"] else 0

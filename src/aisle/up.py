@@ -1,6 +1,6 @@
 """`aisle up`: everything on this machine. Servers that no URL names are started embedded; Ctrl-C stops all of it.
 
-The platform runs as a process of its own beside the servers, exactly as `aisle serve` would on another host.
+The platform runs in processes of its own beside the servers, exactly as `aisle serve` would on other hosts.
 """
 
 import asyncio
@@ -9,11 +9,13 @@ import socket
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from aisle.config import PREFIX, Config
+from aisle.embedded.process import Program
 from aisle.embedded.server import free_port
 from aisle.embedded.supervisor import Supervisor
 from aisle.http_server import listen
@@ -21,6 +23,7 @@ from aisle.migrate import migrate
 from aisle.servers_file import servers_file
 
 CHILD_SETTINGS = ("host", "port", "database_url", "store_url", "kafka")
+WORKER_ROLES = "booking,reservation,ticketing"
 
 
 def up(config: Config) -> int:
@@ -28,39 +31,59 @@ def up(config: Config) -> int:
     config = msgspec.structs.replace(config, port=config.port or free_port())
     listen(config).close()  # a busy port is said before anything is started
     with Supervisor(Path(config.data_dir), log=_say) as supervisor:
-        if not config.database_url:
-            config = msgspec.structs.replace(config, database_url=supervisor.start_postgres().url)
-        if not config.store_url:
-            config = msgspec.structs.replace(config, store_url=supervisor.start_valkey().url)
-        if not config.kafka:
-            config = msgspec.structs.replace(config, kafka=_start_penstock(supervisor, config.store_url))
-        applied = asyncio.run(migrate(config))
-        if applied:
-            _say(f"schema: {', '.join(applied)}")
+        config, _ = start_everything(config, supervisor, _say)
         with servers_file(config):
-            return _run(config, supervisor)
+            address = _address(config)
+            _say("")
+            _say(f"  Aisle is ready at {address}")
+            _say(f"  API          {address}/docs/api")
+            _say(f"  data, logs   {os.path.relpath(config.data_dir)}")
+            _say("  Ctrl-C stops it; the data stays.")
+            return supervisor.wait()
 
 
-def _run(config: Config, supervisor: Supervisor) -> int:
-    address = f"http://{config.host}:{config.port}"
-    supervisor.start_program(
-        "aisle",
-        [sys.executable, "-m", "aisle", "serve"],
-        {PREFIX + name.upper(): str(getattr(config, name)) for name in CHILD_SETTINGS},
-        ready=lambda: _answers(f"{address}/readyz"),
+def start_everything(
+    config: Config, supervisor: Supervisor, say: Callable[[str], None]
+) -> tuple[Config, list[Program]]:
+    """Servers that no URL names, the schema, then the platform in two processes: one answers, one works."""
+    programs: list[Program] = []
+    if not config.database_url:
+        postgres = supervisor.start_postgres()
+        programs.append(postgres)
+        config = msgspec.structs.replace(config, database_url=postgres.url)
+    if not config.store_url:
+        valkey = supervisor.start_valkey()
+        programs.append(valkey)
+        config = msgspec.structs.replace(config, store_url=valkey.url)
+    if not config.kafka:
+        port = free_port()
+        programs.append(_start_penstock(supervisor, port, config.store_url))
+        config = msgspec.structs.replace(config, kafka=f"127.0.0.1:{port}")
+    applied = asyncio.run(migrate(config))
+    if applied:
+        say(f"schema: {', '.join(applied)}")
+    workers = msgspec.structs.replace(config, host="127.0.0.1", port=free_port())
+    programs.append(_start_aisle(supervisor, "aisle", "api", config))
+    programs.append(_start_aisle(supervisor, "workers", WORKER_ROLES, workers))
+    return config, programs
+
+
+def _start_aisle(supervisor: Supervisor, name: str, roles: str, config: Config) -> Program:
+    return supervisor.start_program(
+        name,
+        [sys.executable, "-m", "aisle", "serve", "--roles", roles],
+        {PREFIX + setting.upper(): str(getattr(config, setting)) for setting in CHILD_SETTINGS},
+        ready=lambda: _answers(f"{_address(config)}/readyz"),
     )
-    _say("")
-    _say(f"  Aisle is ready at {address}")
-    _say(f"  API          {address}/docs/api")
-    _say(f"  data, logs   {os.path.relpath(config.data_dir)}")
-    _say("  Ctrl-C stops it; the data stays.")
-    return supervisor.wait()
 
 
-def _start_penstock(supervisor: Supervisor, store_url: str) -> str:
+def _address(config: Config) -> str:
+    return f"http://{config.host}:{config.port}"
+
+
+def _start_penstock(supervisor: Supervisor, port: int, store_url: str) -> Program:
     """The event log, as a process of its own on the same store."""
-    port = free_port()
-    supervisor.start_program(
+    return supervisor.start_program(
         "penstock",
         [
             *(sys.executable, "-m", "penstock", "serve", "--listen", f"127.0.0.1:{port}"),
@@ -69,7 +92,6 @@ def _start_penstock(supervisor: Supervisor, store_url: str) -> str:
         {"PENSTOCK_STORE": store_url},
         ready=lambda: _listens(port),
     )
-    return f"127.0.0.1:{port}"
 
 
 def _listens(port: int) -> bool:

@@ -84,7 +84,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     venue: Annotated[str, Meta(max_length=200)] = ""
     time_zone: str = "UTC"
     seats_per_booking: Annotated[int, Meta(ge=1, le=100)] = 10
-    seats_per_buyer: Annotated[int, Meta(ge=1, le=100)] = 10
+    seats_per_buyer: Annotated[int, Meta(ge=1, le=100_000)] = 10
     own_lane: bool | None = None
 
 
