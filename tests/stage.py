@@ -133,9 +133,10 @@ class Stage:
 
 
 async def settle(database: asyncpg.Pool, store: Store, events: Sequence[int]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while await unsettled(database, store, events):
-            await asyncio.sleep(0.05)
+    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    while found := await unsettled(database, store, events):
+        assert asyncio.get_running_loop().time() < deadline, f"never settled: {found}"
+        await asyncio.sleep(0.05)
     for event in events:
         await assert_event_consistent(database, store, event)
 

@@ -82,6 +82,16 @@ async def test_a_crash_between_the_plan_and_the_seats_is_picked_up_where_it_stop
         assert [place for place, _ in seated.outcomes] == [hall.places[2]]
 
 
+async def test_a_party_that_took_the_last_seats_before_a_crash_still_has_them(config, metrics):
+    """The hall is full because of this very party: a repeat must find its seats, not an empty hand."""
+    async with open_hall(config, metrics, ROW_OF_FOUR, THREE[:1]) as hall:
+        seated = await HallChooser(hall.store, hall.inventory, 1).claim_best(party("b", 4), epoch=EPOCH)
+        assert seated.code is Code.OK
+        after_the_crash = HallChooser(hall.store, hall.inventory, 1)
+        assert await after_the_crash.claim_best(party("b", 4), epoch=EPOCH) == seated
+        assert (await after_the_crash.claim_best(party("c", 1), epoch=EPOCH)).code is Code.SOLD_OUT
+
+
 async def test_a_plan_that_no_longer_fits_is_replaced(config, metrics):
     async with open_hall(config, metrics, ROW_OF_FOUR, THREE) as hall:
         await adopt(hall.store, "b", known=Plan(), plan=Plan(((hall.places[2], 2),)))

@@ -15,7 +15,7 @@ from aisle.errors import StoreScriptFailed
 from aisle.reservation.claims import Claim, Code, Outcome, Rung, Settlement, Verb
 from aisle.reservation.inventory import Inventory
 from aisle.reservation.keys import Place, subsection_keys
-from aisle.reservation.plan import Plan, adopt
+from aisle.reservation.plan import Plan, adopt, standing_plan
 from aisle.reservation.reads import places_of, statuses
 from aisle.scripts import load_script
 from aisle.store import Store
@@ -73,9 +73,13 @@ class HallChooser:
             tried += 1
             if tried == PLANS_MAX:
                 return refusal
-        if tried == 0:
-            return Seated(self._nothing_fits(claim, section))
-        return refusal
+        return refusal if tried else await self._already_seated(claim, epoch, section)
+
+    async def _already_seated(self, claim: Claim, epoch: int, section: str | None) -> Seated:
+        """There is no room for this party; but the seats that are gone may be its own, taken before a crash."""
+        earlier = await standing_plan(self._store, claim.id)
+        seated = await self._carry_out(claim, earlier, epoch) if earlier.shares else Seated(Code.NO_BLOCK)
+        return Seated(self._nothing_fits(claim, section)) if seated.code is Code.NO_BLOCK else seated
 
     async def _plans(self, claim: Claim, section: str | None) -> AsyncIterator[Plan]:
         """Ways to seat the party, best first. Each is only a guess; the second round looks at fresh counts."""

@@ -34,5 +34,13 @@ class Plan:
 
 async def adopt(store: Store, claim: str, *, known: Plan, plan: Plan) -> Plan:
     """Make `plan` the one that stands if `known` still does; returns the one that stands."""
-    key = f"{store.prefix}hall_plan:{claim}"
-    return Plan.parse((await store.run(ADOPT, (key,), (str(known), str(plan), KEEP_MS))).decode())
+    return Plan.parse((await store.run(ADOPT, (_key(store, claim),), (str(known), str(plan), KEEP_MS))).decode())
+
+
+async def standing_plan(store: Store, claim: str) -> Plan:
+    """The plan that an earlier run of this claim has left; empty if there was none."""
+    return Plan.parse((await store.call("GET", _key(store, claim)) or b"").decode())
+
+
+def _key(store: Store, claim: str) -> str:
+    return f"{store.prefix}hall_plan:{claim}"
