@@ -48,12 +48,21 @@ def named(broker: BrokerProcess, group: str) -> int:
         return int(client.call(*FIND, {"key_type": 0, "coordinator_keys": [group]})["coordinators"][0]["node_id"])
 
 
+def sharing(addresses: str, topic: str, group: str) -> list[Reader]:
+    """Two readers that share an empty topic, so that whatever is written from now on is read once."""
+    with GroupClient(int(addresses.rpartition(":")[2])) as client:
+        client.create_topic(topic)
+    readers = [Reader(addresses, group, topic, reconnect_backoff_max_ms=200) for _ in range(2)]
+    poll_until(readers, lambda: share_all(readers), "two to share")
+    return readers
+
+
 def test_a_killed_broker_comes_back_and_nobody_rebalances(start_broker: StartBroker, topic: str, group: str) -> None:
     broker = start_broker(*NO_DELAY)
-    produce(broker.address, topic, range(40))
-    readers = [Reader(broker.address, group, topic, reconnect_backoff_max_ms=200) for _ in range(2)]
+    readers = sharing(broker.address, topic, group)
     try:
-        poll_until(readers, lambda: share_all(readers) and numbers(readers) == list(range(40)), "two to share")
+        produce(broker.address, topic, range(40))
+        poll_until(readers, lambda: numbers(readers) == list(range(40)), "each record once")
         before = stored_group(broker, group)
         shares, revoked = [r.partitions for r in readers], [r.revoked for r in readers]
         for kills in range(1, 3):
@@ -125,11 +134,10 @@ def test_a_killed_broker_that_stays_dead_hands_its_members_to_the_other(
     first = start_broker(*NO_DELAY, "--node-id", "1")
     brokers = [first, start_broker(*NO_DELAY, "--node-id", "2", keyspace=first.keyspace)]
     dies, [stays] = coordinator(brokers, group)
-    produce(stays.address, topic, range(40))
-    both = f"{dies.address},{stays.address}"
-    readers = [Reader(both, group, topic, reconnect_backoff_max_ms=200) for _ in range(2)]
+    readers = sharing(f"{dies.address},{stays.address}", topic, group)
     try:
-        poll_until(readers, lambda: share_all(readers) and numbers(readers) == list(range(40)), "two to share")
+        produce(stays.address, topic, range(40))
+        poll_until(readers, lambda: numbers(readers) == list(range(40)), "each record once")
         for reader in readers:
             reader.consumer.commit(asynchronous=False)
         before, revoked = stored_group(stays, group), [r.revoked for r in readers]

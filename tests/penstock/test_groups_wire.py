@@ -160,6 +160,7 @@ def test_a_join_whose_client_hangs_up_does_not_hold_the_others_up(
         ghost.socket.settimeout(30)
         with pytest.raises((AssertionError, OSError)):
             ghost.join(group, version=3)
+    eventually(lambda: len(client.describe(group)["members"]) == 1, "the ghost to be gone")
     again = client.join(group, str(first["member_id"]))
     assert [row["member_id"] for row in again["members"]] == [first["member_id"]]
 
