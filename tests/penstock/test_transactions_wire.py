@@ -1,5 +1,6 @@
 """Transactions request by request, on ours and on Apache Kafka: the same requests must get the same answers."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -201,6 +202,31 @@ def test_offsets_wait_for_the_end_of_their_transaction(client: TxnClient, topic:
     assert client.ended(producer, commit=commit) == 0
     eventually(lambda: client.committed(group, topic)[0] == 0, "the offset to become stable")
     assert client.committed(group, topic) == (0, 7 if commit else -1)
+
+
+def test_offsets_sent_after_their_transaction_ended_are_refused(client: TxnClient, topic: str, name: str) -> None:
+    group = f"group-{topic}"
+    producer = client.started(name)
+    assert client.send_offset(producer, group, topic, 5) == WRONG_STATE
+    assert client.add_group(producer, group) == 0
+    assert client.send_offset(producer, group, topic, 7) == 0
+    assert client.ended(producer, commit=True) == 0
+    eventually(lambda: client.committed(group, topic) == (0, 7), "the offset")
+    assert client.send_offset(producer, group, topic, 9) == WRONG_STATE
+    assert client.committed(group, topic) == (0, 7)
+
+
+def test_the_last_word_wins_inside_and_outside_of_a_transaction(client: TxnClient, topic: str, name: str) -> None:
+    group = f"group-{topic}"
+    producer = client.started(name)
+    assert client.add_group(producer, group) == 0
+    assert client.send_offset(producer, group, topic, 7) == 0
+    sent = time.time()
+    eventually(lambda: time.time() > sent + 0.002, "the clock to move")
+    assert client.commit_offset(group, topic, 9) == 0
+    assert client.ended(producer, commit=True) == 0
+    eventually(lambda: client.committed(group, topic)[0] == 0, "the offset to become stable")
+    assert client.committed(group, topic) == (0, 9)
 
 
 def test_only_a_member_of_this_generation_commits_offsets(client: TxnClient, topic: str, name: str) -> None:

@@ -8,7 +8,7 @@ from tests.penstock.batches import batch_of
 from tests.penstock.test_log import FETCH, PRODUCE, LogClient
 
 FIND_COORDINATOR, INIT, ADD_PARTITIONS, ADD_OFFSETS, END, TXN_OFFSETS = 10, 22, 24, 25, 26, 28
-OFFSET_FETCH, DESCRIBE_PRODUCERS, DESCRIBE, LIST = 9, 61, 65, 66
+OFFSET_COMMIT, OFFSET_FETCH, DESCRIBE_PRODUCERS, DESCRIBE, LIST = 8, 9, 61, 65, 66
 NOT_READY = (14, 15, 16)  # the coordinator is loading, not available, elsewhere
 CONCURRENT = 51
 PATIENCE_S = 60.0
@@ -103,6 +103,13 @@ class TxnClient(LogClient):
             return [answered["partitions"][0]["error_code"]]
 
         return _settled(once)[0]
+
+    def commit_offset(self, group: str, topic: str, offset: int) -> int:
+        """Outside of any transaction, by nobody in particular."""
+        row = {"partition_index": 0, "committed_offset": offset, "committed_leader_epoch": -1, "committed_metadata": ""}
+        nobody = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
+        message = {"group_id": group, **nobody, "topics": [{"name": topic, "partitions": [row]}]}
+        return int(self.call(OFFSET_COMMIT, 7, message)["topics"][0]["partitions"][0]["error_code"])
 
     def committed(self, group: str, topic: str, *, stable: bool = True) -> tuple[int, int]:
         """(code, offset)"""

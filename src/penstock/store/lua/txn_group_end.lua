@@ -4,6 +4,10 @@
 -- ARGV  1 group name   2 producer id   3 transaction number   4 commit: 1 | 0   5 now ms   6 how many may be forgotten
 --       7 producers that ended before this time are forgotten, ms
 -- Returns how many offsets were moved or dropped; 0 if it was done before: repeating is safe
+local function sent_ms(offset)
+  return tonumber(string.match(offset or '', '^%-?%d+ %-?%d+ (%d+)') or '0')
+end
+
 local seen = string.match(redis.call('HGET', KEYS[3], ARGV[2]) or '', '^(%d+)')
 if seen and tonumber(seen) > tonumber(ARGV[3]) then
   return 0
@@ -12,8 +16,10 @@ redis.call('HSET', KEYS[3], ARGV[2], ARGV[3] .. ' ' .. ARGV[5] .. ' ended')
 local waiting, mine, done = redis.call('HGETALL', KEYS[4]), ARGV[2] .. ':', 0
 for i = 1, #waiting, 2 do
   if string.sub(waiting[i], 1, #mine) == mine then
-    if ARGV[4] == '1' then
-      redis.call('HSET', KEYS[2], string.sub(waiting[i], #mine + 1), waiting[i + 1])
+    local field = string.sub(waiting[i], #mine + 1)
+    -- An offset that was committed without a transaction since this one was sent is the newer word.
+    if ARGV[4] == '1' and sent_ms(redis.call('HGET', KEYS[2], field)) <= sent_ms(waiting[i + 1]) then
+      redis.call('HSET', KEYS[2], field, waiting[i + 1])
     end
     redis.call('HDEL', KEYS[4], waiting[i])
     done = done + 1
