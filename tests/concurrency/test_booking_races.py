@@ -1,0 +1,212 @@
+"""Crowds over HTTP: one seat, a small hall, one key, one limit. What came of it is read from PostgreSQL and the store.
+
+Each race is first shown to be real: the careless way, with everybody having looked before anybody writes, goes wrong.
+"""
+
+import asyncio
+import random
+from collections import Counter
+
+import asyncpg
+import pytest
+
+from tests.http_client import connections
+from tests.people import a_hall, new_key
+from tests.stage import running_stage, settle
+
+CROWD = 20
+
+
+@pytest.fixture(scope="module")
+def stage(servers, tmp_path_factory):
+    with running_stage(servers, tmp_path_factory.mktemp("stage")) as stage:
+        yield stage
+
+
+@pytest.fixture(scope="module")
+def seller(stage):
+    with stage.person("seller") as seller:
+        yield seller
+
+
+async def everybody_looks_then_writes(stage, table, look, write):
+    """CROWD careless programs: each decides by what it saw, and writes after all have looked. Returns the rows."""
+    everybody_has_looked = asyncio.Barrier(CROWD)
+
+    async def careless(n):
+        connection = await asyncpg.connect(stage.config.database_url)
+        try:
+            free = await connection.fetchval(look)
+            await everybody_has_looked.wait()
+            if free:
+                await connection.execute(write, f"buyer-{n}")
+        finally:
+            await connection.close()
+
+    async with stage.behind() as (database, _):
+        await database.execute(table)
+        await asyncio.gather(*(careless(n) for n in range(CROWD)))
+        return await database.fetch("select * from scratch")
+
+
+@pytest.fixture(autouse=True)
+def no_scratch(stage):
+    yield
+    stage.fetch("drop table if exists scratch")
+
+
+async def book_all(stage, orders):
+    """Send (token, key, order) over as many connections as there are orders, at most 250. Returns the answers."""
+    queue = list(enumerate(orders))
+    answers = [None] * len(orders)
+
+    async def work(connection):
+        while queue:
+            n, (token, key, order) = queue.pop()
+            answers[n] = await connection.request("POST", "/bookings", order, token=token, key=key)
+            if answers[n].status == 503:  # told to come back, which a buyer does, with the same key
+                queue.append((n, (token, key, order)))
+
+    async with connections(stage.address, min(250, len(orders))) as opened:
+        await asyncio.gather(*map(work, opened))
+    return answers
+
+
+async def outcomes(database, event):
+    rows = await database.fetch("select state, reason from booking.bookings where event_id = $1", event)
+    return Counter(tuple(row) for row in rows)
+
+
+async def test_a_seat_that_is_looked_at_and_then_taken_is_sold_many_times(stage):
+    rows = await everybody_looks_then_writes(
+        stage,
+        "create table scratch (owner text)",
+        "select count(*) = 0 from scratch",
+        "insert into scratch values ($1)",
+    )
+    assert len(rows) == CROWD, "the race no longer shows: the next test proves nothing"
+
+
+async def test_of_five_hundred_buyers_one_gets_the_seat(stage, seller):
+    event = await asyncio.to_thread(seller.opens, a_hall(("A", 3000, 1, 1), seats_per_booking=1, seats_per_buyer=1))
+    tokens = await stage.tokens(500)
+    named = {"mode": "manual", "section": "A", "subsection": 1, "seats": ["1-1"]}
+    orders = [{"event_id": event, **(named if n % 2 else {"quantity": 1})} for n in range(500)]
+    answers = await book_all(stage, [(t, new_key(), order) for t, order in zip(tokens, orders, strict=True)])
+    assert Counter(answer.status for answer in answers) == {202: 500}
+    async with stage.behind() as (database, store):
+        await settle(database, store, [event])
+        found = await outcomes(database, event)
+        assert found["PENDING_PAYMENT", ""] == 1
+        assert {reason for state, reason in found if state == "FAILED"} <= {"taken", "sold_out"}
+        assert sum(found.values()) == 500
+
+
+async def test_two_thousand_bookings_for_five_hundred_seats_sell_each_seat_once(stage, seller):
+    hall = [(name, 1000, 10, 10) for name in "ABCDE"]
+    event = await asyncio.to_thread(seller.opens, a_hall(*hall, seats_per_booking=4, seats_per_buyer=100))
+    tokens = await stage.tokens(100)
+    chance = random.Random(5)
+    orders = []
+    for n in range(2000):
+        where = chance.choice([{}, {"section": chance.choice("ABCDE")}, {"section": "A", "subsection": 1}])
+        orders.append((tokens[n % 100], new_key(), {"event_id": event, "quantity": chance.randint(1, 4), **where}))
+    answers = await book_all(stage, orders)
+    assert Counter(answer.status for answer in answers) == {202: 2000}
+    async with stage.behind() as (database, store):
+        await settle(database, store, [event])
+        found = await outcomes(database, event)
+        assert sum(found.values()) == 2000
+        assert {reason for state, reason in found if state == "FAILED"} <= {"sold_out", "no_block"}
+        sold = await database.fetchval(
+            "select count(*) from ticketing.tickets where event_id = $1 and state = 1", event
+        )
+        assert sold == 500, "the hall is full: single people went on asking to the end"
+
+
+async def test_a_key_that_is_looked_up_and_then_written_makes_many_bookings(stage):
+    rows = await everybody_looks_then_writes(
+        stage,
+        "create table scratch (buyer text)",
+        "select not exists (select from scratch)",
+        "insert into scratch values ($1)",
+    )
+    assert len(rows) > 1, "the race no longer shows: the next test proves nothing"
+
+
+async def test_the_same_key_from_fifty_clients_is_one_booking(stage, seller):
+    event = await asyncio.to_thread(seller.opens, a_hall(("A", 3000, 10, 10), seats_per_buyer=100))
+    [token] = await stage.tokens(1)
+    key, order = new_key(), {"event_id": event, "quantity": 3}
+    answers = await book_all(stage, [(token, key, order)] * 50)
+    assert Counter(answer.status for answer in answers) == {202: 50}
+    assert len({answer.json["id"] for answer in answers}) == 1
+    async with stage.behind() as (database, store):
+        await settle(database, store, [event])
+        assert await outcomes(database, event) == {("PENDING_PAYMENT", ""): 1}
+        assert await database.fetchval("select seats from booking.purchases where event_id = $1", event) == 3
+
+
+async def test_a_limit_that_is_counted_and_then_trusted_is_passed(stage):
+    rows = await everybody_looks_then_writes(
+        stage,
+        "create table scratch (buyer text)",
+        "select count(*) < 4 from scratch",
+        "insert into scratch values ($1)",
+    )
+    assert len(rows) > 4, "the race no longer shows: the next test proves nothing"
+
+
+async def test_one_buyer_on_fifty_devices_gets_no_more_than_the_limit(stage, seller):
+    event = await asyncio.to_thread(seller.opens, a_hall(("A", 3000, 10, 10), seats_per_booking=4, seats_per_buyer=4))
+    [token] = await stage.tokens(1)
+    answers = await book_all(stage, [(token, new_key(), {"event_id": event, "quantity": 1})] * 1)
+    answers += await book_all(stage, [(token, new_key(), {"event_id": event, "quantity": 1}) for _ in range(50)])
+    assert Counter(answer.status for answer in answers) == {202: 4, 409: 47}
+    assert {answer.json["code"] for answer in answers if answer.status == 409} == {"limit"}
+    async with stage.behind() as (database, store):
+        await settle(database, store, [event])
+        assert await outcomes(database, event) == {("PENDING_PAYMENT", ""): 4}
+
+
+async def test_buyers_who_cancel_the_moment_they_have_seats_leave_an_empty_hall(stage, seller):
+    """The seats are still on their way to PostgreSQL when their release overtakes them on another topic."""
+    event = await asyncio.to_thread(seller.opens, a_hall(*((name, 1000, 10, 10) for name in "ABC")))
+    tokens = await stage.tokens(60)
+
+    async def book_and_cancel(connection, n):
+        order = {"event_id": event, "quantity": 2, **({"section": "ABC"[n % 3]} if n % 2 else {})}
+        booking = (await connection.request("POST", "/bookings", order, token=tokens[n], key=new_key())).json["id"]
+        status = 409
+        while status == 409:  # not cancellable before it has seats
+            status = (await connection.request("POST", f"/bookings/{booking}/cancel", token=tokens[n])).status
+        assert status == 200
+
+    async with connections(stage.address, len(tokens)) as opened, asyncio.timeout(60):
+        await asyncio.gather(*(book_and_cancel(connection, n) for n, connection in enumerate(opened)))
+    async with stage.behind() as (database, store):
+        await settle(database, store, [event])
+        assert await outcomes(database, event) == {("CANCELLED", "cancelled"): 60}
+        assert not await database.fetchval(
+            "select count(*) from ticketing.tickets where event_id = $1 and state <> 0", event
+        )
+
+
+async def test_a_deadline_and_many_cancellations_at_once_end_a_booking_once(stage, seller):
+    event = await asyncio.to_thread(seller.opens, a_hall(("A", 3000, 10, 10)))
+    tokens = await stage.tokens(10)
+    answers = await book_all(stage, [(token, new_key(), {"event_id": event, "quantity": 4}) for token in tokens])
+    async with stage.behind() as (database, store):
+        await settle(database, store, [event])
+        async with connections(stage.address, 40) as opened:
+            cancellations = [
+                connection.request("POST", f"/bookings/{answers[n % 10].json['id']}/cancel", token=tokens[n % 10])
+                for n, connection in enumerate(opened)
+            ]
+            due = database.execute("update booking.bookings set deadline = now() where event_id = $1", event)
+            *cancelled, _ = await asyncio.gather(*cancellations, due)
+        assert {answer.status for answer in cancelled} == {200}
+        await settle(database, store, [event])
+        assert sum((await outcomes(database, event)).values()) == 10
+        counted = await database.fetchval("select sum(seats) from booking.purchases where event_id = $1", event)
+        assert counted == 0, "each buyer's seats stopped counting once"
