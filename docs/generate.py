@@ -8,16 +8,19 @@ import time
 from pathlib import Path
 from typing import Any, get_args
 
+from aisle import messages
 from aisle.accounts.access import ACCESS, PUBLIC
 from aisle.accounts.account import Role
 from aisle.accounts.desk import make_desk
 from aisle.app import build_app
 from aisle.booking.api import booking_routes
+from aisle.booking.booking import MOVES
 from aisle.config import PREFIX, Config
 from aisle.health import Readiness
 from aisle.live.api import live_routes
 from aisle.metrics import Metrics
 from aisle.ticketing.api import event_routes
+from aisle.ticketing.event import EVENT_MOVES, TICKET_MOVES
 
 HERE = Path(__file__).parent
 
@@ -28,6 +31,8 @@ def reference_pages() -> dict[Path, str]:
         HERE.parent / ".env.example": env_example(),
         HERE / "reference" / "http.md": http_page(),
         HERE / "reference" / "metrics.md": metrics_page(),
+        HERE / "reference" / "messages.md": messages_page(),
+        HERE / "reference" / "states.md": states_page(),
         HERE / "reference" / "roles.md": roles_page(),
     }
 
@@ -78,6 +83,51 @@ def http_page() -> str:
             "",
         ]
     )
+
+
+def messages_page() -> str:
+    """Every message with its topic and fields, from the structs that encode them."""
+    lines = [
+        "# Messages",
+        "",
+        "JSON on the log, at least once, unordered across topics; every receiver can bear a repeat. A topic has 10",
+        "partitions, and a section's messages all travel on one. `{lane}` is the event's id, or `shared`.",
+        "",
+        "Fields of all: `type`, `id`, `lane`, `event`, `section`, `partition`, `epoch`, `trace`, `version`. What a",
+        "reader does not know it ignores. Generated from `src/aisle/messages.py`.",
+        "",
+        f"Group of a service: `{messages.group('{service}', '{lane}')}`.",
+        "Key: `event-{event}-section-{section}-partition-{n}`.",
+        f"Messages that nobody could handle: `{messages.dead_letters('{lane}')}`, with the reason in a header.",
+    ]
+    shared = set(messages.Message.__struct_fields__)
+    for kind in messages.MESSAGES:
+        fields = ", ".join(f"`{name}`" for name in kind.__struct_fields__ if name not in shared)
+        lines += [
+            "",
+            f"## {kind.__struct_config__.tag}",
+            "",
+            (kind.__doc__ or "").strip() or "The booking is paid.",
+            "",
+        ]
+        lines += [f"`{messages.topic(kind, '{lane}')}`", "", f"Fields: {fields}."]
+    return "\n".join(lines) + "\n"
+
+
+def states_page() -> str:
+    """The tables of moves, drawn."""
+    tables = {
+        "A booking": MOVES,
+        "A ticket": {state.name: {target.name for target in targets} for state, targets in TICKET_MOVES.items()},
+        "An event": EVENT_MOVES,
+    }
+    lines = ["# States", "", "What is not drawn cannot happen. Generated from the tables that the code checks against."]
+    for title, moves in tables.items():
+        lines += ["", f"## {title}", "", "```mermaid", "stateDiagram-v2"]
+        lines += [f"    {state} --> {target}" for state, targets in moves.items() for target in sorted(targets)]
+        lines += [f"    {state} --> [*]" for state, targets in moves.items() if not targets]
+        lines += ["```"]
+    return "\n".join(lines) + "\n"
 
 
 def metrics_page() -> str:

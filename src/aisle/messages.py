@@ -120,6 +120,8 @@ class TicketsRefused(Message, frozen=True, kw_only=True, tag="tickets_refused"):
 
 
 class BookingPaid(Message, frozen=True, kw_only=True, tag="booking_paid"):
+    """The money is there; its tickets are to be sold."""
+
     action = "update-ticket-status-to-paid-in-postgresql"
     sender, receiver = BOOKING, TICKETING
     booking: str

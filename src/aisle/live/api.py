@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from litestar import Response, Router, get
 from litestar.datastructures import ResponseHeader
-from litestar.params import HeaderParameter, QueryParameter
+from litestar.params import FromPath, HeaderParameter, QueryParameter
 from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send
 
@@ -95,7 +95,7 @@ def live_routes(hub: Hub) -> Router:
         response_headers=[ResponseHeader(name="ETag", documentation_only=True, description="Changes with any seat.")],
     )
     async def show_seatmap(
-        event_id: int,
+        event_id: FromPath[int],
         if_none_match: Annotated[str | None, HeaderParameter(name="If-None-Match", max_length=200)] = None,
     ) -> Response[HallMap]:
         hall = await hub.seats.hall(event_id)
@@ -110,7 +110,7 @@ def live_routes(hub: Hub) -> Router:
         media_type="text/event-stream",
     )
     async def watch_event(
-        event_id: int,
+        event_id: FromPath[int],
         section: Annotated[str | None, QueryParameter(max_length=32)] = None,
         seats: bool = False,
         last_event_id: LastId = None,
