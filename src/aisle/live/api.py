@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from litestar import Response, Router, get
 from litestar.datastructures import ResponseHeader
-from litestar.params import FromPath, HeaderParameter, QueryParameter
+from litestar.params import FromPath, FromQuery, HeaderParameter, QueryParameter
 from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send
 
@@ -112,7 +112,7 @@ def live_routes(hub: Hub) -> Router:
     async def watch_event(
         event_id: FromPath[int],
         section: Annotated[str | None, QueryParameter(max_length=32)] = None,
-        seats: bool = False,
+        seats: FromQuery[bool] = False,
         last_event_id: LastId = None,
     ) -> Stream:
         wish = Wish(event_id, section, seats, last_event_id)
