@@ -1,4 +1,5 @@
 """The broker is killed at every step of a transaction and started again: nothing torn, nothing twice, nothing lost.
+The store is killed at random moments, with the same outcome.
 
 The client is librdkafka, which goes on by itself once the broker is back.
 """
@@ -14,7 +15,7 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.crash_points import VARIABLE
-from tests.penstock.conftest import BrokerProcess, StartBroker, eventually
+from tests.penstock.conftest import BrokerProcess, StartBroker, StoreProcess, eventually
 from tests.penstock.group_client import NO_DELAY
 
 PATIENCE_S = 60.0
@@ -173,8 +174,28 @@ def test_an_abandoned_transaction_is_aborted_though_the_broker_was_away(doomed: 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_killed_at_any_moment_transactions_are_whole(doomed: BrokerProcess, topic: str, seed: int) -> None:
-    producer, reader = started(doomed, topic)
-    luck = random.Random(seed)
+    def kill() -> None:
+        doomed.stop(signal.SIGKILL)
+        doomed.start()
+
+    whole_despite(doomed, topic, kill, random.Random(seed))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_transactions_are_whole_though_the_store_is_killed(
+    start_broker: StartBroker, own_valkey: StoreProcess, topic: str, seed: int
+) -> None:
+    def kill() -> None:
+        own_valkey.kill()
+        own_valkey.start()
+
+    broker = start_broker(*NO_DELAY, "--store-timeout", "2", store=own_valkey)
+    whole_despite(broker, topic, kill, random.Random(seed))
+
+
+def whole_despite(broker: BrokerProcess, topic: str, kill: Callable[[], None], luck: random.Random) -> None:
+    """Commit and abort without a pause while something is killed at random moments; then read."""
+    producer, reader = started(broker, topic)
     done = threading.Event()
 
     def work() -> dict[str, bool]:
@@ -192,13 +213,12 @@ def test_killed_at_any_moment_transactions_are_whole(doomed: BrokerProcess, topi
         working = pool.submit(work)
         for _ in range(4):
             done.wait(luck.uniform(0.05, 0.6))
-            doomed.stop(signal.SIGKILL)
-            doomed.start()
+            kill()
         done.set()
         ends = working.result(PATIENCE_S)
     expected = [text for text, commit in ends.items() if commit]
-    assert read_all(doomed, topic) == everywhere(*expected)
-    nothing_is_left_open(doomed, topic)
+    assert read_all(broker, topic) == everywhere(*expected)
+    nothing_is_left_open(broker, topic)
     reader.close()
 
 

@@ -13,6 +13,8 @@ if seen and tonumber(seen) > tonumber(ARGV[3]) then
   return 0
 end
 redis.call('HSET', KEYS[3], ARGV[2], ARGV[3] .. ' ' .. ARGV[5] .. ' ended')
+-- A deleted group leaves nothing behind; no transaction and no late request lives for days.
+redis.call('PEXPIRE', KEYS[3], 172800000)
 local waiting, mine, done = redis.call('HGETALL', KEYS[4]), ARGV[2] .. ':', 0
 for i = 1, #waiting, 2 do
   if string.sub(waiting[i], 1, #mine) == mine then

@@ -11,4 +11,5 @@ if seen and tonumber(seen) == tonumber(ARGV[3]) and state == 'ended' then
   return 0
 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3] .. ' ' .. ARGV[4] .. ' ' .. ARGV[2])
+redis.call('PEXPIRE', KEYS[1], 172800000)
 return 1
