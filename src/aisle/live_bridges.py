@@ -44,11 +44,13 @@ async def open_live(parts: Parts, desk: Desk, metrics: Metrics) -> AsyncIterator
 
 
 def seats_from(catalogue: Catalogue, store: Store) -> Upstream:
-    async def subsections(event_id: int) -> list[Subsection]:
-        listing = await catalogue.find(event_id)
-        if listing.event.state not in (EventState.ON_SALE, EventState.CLOSED):
+    async def check_public(event_id: int) -> None:
+        if (await catalogue.find(event_id)).event.state not in (EventState.ON_SALE, EventState.CLOSED):
             raise Problem(404, "not_found", "no such event")
-        return [Subsection(event_id, h.section, h.subsection, h.rows, h.seats_per_row) for h in listing.halls]
+
+    async def subsections(event_id: int) -> list[Subsection]:
+        halls = (await catalogue.find(event_id)).halls
+        return [Subsection(event_id, h.section, h.subsection, h.rows, h.seats_per_row) for h in halls]
 
     async def versions(asked: Sequence[Subsection]) -> list[int | None]:
         return [status.version if status else None for status in await statuses(store, _places(asked))]
@@ -57,7 +59,7 @@ def seats_from(catalogue: Catalogue, store: Store) -> Upstream:
         found = await seat_maps(store, _places(asked))
         return [SeatMap(seats.version, seats.packed) if seats else None for seats in found]
 
-    return Upstream(subsections, versions, maps)
+    return Upstream(check_public, subsections, versions, maps)
 
 
 def _places(asked: Sequence[Subsection]) -> list[Place]:

@@ -58,6 +58,16 @@ async def test_a_claim_in_the_store_arrives_as_a_delta(settings, address):
         assert len(browser.retries) == 1
 
 
+async def test_every_stream_has_headers_of_its_own(settings, address):
+    async with live_hall(settings) as hall:
+        path = f"/events/{hall.event}/updates"
+        async with browsing(address, path) as one, browsing(address, path) as other:
+            assert len(one.answer.headers.get_list("x-request-id")) == 1
+            assert len(other.answer.headers.get_list("x-request-id")) == 1
+            assert one.answer.headers["x-request-id"] != other.answer.headers["x-request-id"]
+            assert other.answer.headers.get_list("cache-control") == ["no-store"]
+
+
 async def test_whatever_frees_a_seat_shows_too(settings, address):
     async with live_hall(settings) as hall, browsing(address, f"/events/{hall.event}/updates?seats=true") as browser:
         await browser.until("snapshot")

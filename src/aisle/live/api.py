@@ -27,11 +27,7 @@ from aisle.live.seats import Wish
 # Measuring each delivery would cost a tenth of the delivery itself.
 MEASURED_ONE_IN = 64
 
-_START: Any = {
-    "type": "http.response.start",
-    "status": 200,
-    "headers": [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")],
-}
+HEADERS = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no"))
 
 LastId = Annotated[str | None, HeaderParameter(name="Last-Event-ID", max_length=64)]
 
@@ -64,7 +60,8 @@ class Stream(ASGIResponse):
 
     async def _write(self, mailbox: Mailbox, send: Send) -> None:
         measured = id(mailbox) // 16 % MEASURED_ONE_IN == 0
-        await send(_START)
+        # A message of its own for each connection: what stands around the application adds to its headers.
+        await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
         await send(_body(sse.retry(*LIVE_RETRY_MS)))
         while messages := await mailbox.take():
             await send(_body(_joined(messages)))

@@ -43,7 +43,9 @@ log = structlog.get_logger()
 class Upstream:
     """What is read, given by the composition root."""
 
-    # The subsections of an event that the public may see, best first; raises 404 otherwise.
+    # Raises 404 if there is no such event, or none that the public may see.
+    check_public: Callable[[int], Awaitable[None]]
+    # The subsections of an event, best first.
     subsections: Callable[[int], Awaitable[Sequence[Subsection]]]
     # None where the store knows no such subsection.
     versions: Callable[[Sequence[Subsection]], Awaitable[Sequence[int | None]]]
@@ -127,14 +129,14 @@ class SeatWatch:
 
     async def _fresh(self, event: int) -> Channel:
         """The event as the store had it a moment ago. Any number of callers cause one read."""
-        subsections = await self._upstream.subsections(event)
+        await self._upstream.check_public(event)
         channel = self._channels.get(event)
         if channel is not None and self._is_fresh(channel):
             return channel
         async with self._one_reader:
             channel = self._channels.get(event)
             if channel is None:
-                channel = await self._load(event, subsections)
+                channel = await self._load(event)
             elif not self._is_fresh(channel):
                 await self._refresh([channel])
         return channel
@@ -142,9 +144,9 @@ class SeatWatch:
     def _is_fresh(self, channel: Channel) -> bool:
         return self._clock() - channel.read_at < (POLL_STUCK_SECONDS if channel.watchers else LIVE_POLL_SECONDS)
 
-    async def _load(self, event: int, subsections: Sequence[Subsection]) -> Channel:
+    async def _load(self, event: int) -> Channel:
         self._make_room()
-        found = await self._read(self._upstream.maps, subsections)
+        found = await self._read(self._upstream.maps, await self._upstream.subsections(event))
         if None in found.values() or not found:
             raise Problem(503, "seats_unknown", "the seats of this event are not in the store now", retry_after_s=1)
         known = {subsection: seats for subsection, seats in found.items() if seats is not None}
