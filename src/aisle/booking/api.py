@@ -25,7 +25,7 @@ SeatName = Annotated[str, Meta(pattern="^[1-9][0-9]{0,4}-[1-9][0-9]{0,2}$", desc
 class BookingOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`best_available` in the hall, a section or a subsection; or `manual`: the seats named, in one subsection."""
 
-    event_id: Annotated[int, Meta(gt=0)]
+    event_id: Annotated[int, Meta(ge=1, le=2**63 - 1)]
     mode: Annotated[str, Meta(pattern="^(best_available|manual)$")] = "best_available"
     quantity: Annotated[int, Meta(ge=1, le=1000)] | None = None
     section: Annotated[str, Meta(pattern="^[A-Za-z0-9_]{1,32}$")] | None = None

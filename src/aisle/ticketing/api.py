@@ -7,7 +7,7 @@ from the catalogue.
 import base64
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -113,7 +113,8 @@ def _public_routes(desk: EventDesk) -> list[Any]:
     ) -> EventPage:
         async with desk.database.acquire() as connection:
             found = await store.browse(connection, search=search, after=_cursor(after), limit=limit)
-        return EventPage([view_of(event) for event in found], _next(found[-1]) if len(found) == limit else None)
+        last = found[-1] if len(found) == limit else None
+        return EventPage([view_of(event) for event in found], _next(last.starts_at, last.id) if last else None)
 
     @get("/events/{event_id:int}", summary="One event")
     async def show_event(event_id: FromPath[int]) -> EventView:
@@ -180,8 +181,8 @@ def view_of(event: store.Event) -> EventView:
     return EventView(**{name: getattr(event, name) for name in EventView.__struct_fields__})
 
 
-def _next(last: store.Event) -> str:
-    return base64.urlsafe_b64encode(f"{last.starts_at.isoformat()} {last.id}".encode()).decode()
+def _next(starts_at: datetime, event_id: int) -> str:
+    return base64.urlsafe_b64encode(f"{starts_at.astimezone(UTC).isoformat()} {event_id}".encode()).decode()
 
 
 def _cursor(text: str) -> tuple[datetime, int] | None:
@@ -189,6 +190,9 @@ def _cursor(text: str) -> tuple[datetime, int] | None:
         return None
     try:
         moment, _, number = base64.urlsafe_b64decode(text).decode().rpartition(" ")
-        return datetime.fromisoformat(moment), int(number)
-    except ValueError:
+        after = datetime.fromisoformat(moment).astimezone(UTC), int(number)
+    except (ValueError, OverflowError):
         raise Problem(400, "bad_cursor", "`after` is not a cursor that this server gave") from None
+    if _next(*after) != text:
+        raise Problem(400, "bad_cursor", "`after` is not a cursor that this server gave")
+    return after

@@ -19,6 +19,7 @@ from aisle.ticketing.event import Subhall
 FRESH_SECONDS = 1.0
 STORE_CACHE_MS = 3_600_000
 EVENTS_KEPT_MAX = 10_000
+EVENT_ID_MAX = 2**63 - 1
 
 
 class Listing(msgspec.Struct, frozen=True):
@@ -44,6 +45,8 @@ class Catalogue:
 
     async def find(self, event_id: int) -> Listing:
         """Raises 404 for an event that does not exist."""
+        if not 0 < event_id <= EVENT_ID_MAX:
+            raise Problem(404, "not_found", "no such event")
         kept = self._kept.get(event_id)
         if kept is not None and self._clock() < kept[0]:
             return kept[1]
