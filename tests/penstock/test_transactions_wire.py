@@ -2,17 +2,26 @@
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from aiokafka.record.memory_records import MemoryRecords
 
 from tests.apache_kafka import apache_kafka
-from tests.penstock.conftest import eventually
+from tests.penstock.conftest import BrokerProcess, StoreProcess, _broker_starter, eventually
+from tests.penstock.group_client import NO_DELAY, GroupClient
 from tests.penstock.transactions_wire import DESCRIBE_PRODUCERS, LIST, Producer, TxnClient
 
 LATEST = -1
 FENCED, OLD_EPOCH, WRONG_MAPPING, WRONG_STATE = 90, 47, 49, 48
+ILLEGAL_GENERATION, UNKNOWN_MEMBER = 22, 25
+
+
+@pytest.fixture(scope="module")
+def broker(valkey: StoreProcess) -> Iterator[BrokerProcess]:
+    with _broker_starter(valkey) as start:
+        yield start(*NO_DELAY)
 
 
 @pytest.fixture(
@@ -229,13 +238,37 @@ def test_the_last_word_wins_inside_and_outside_of_a_transaction(client: TxnClien
     assert client.committed(group, topic) == (0, 9)
 
 
-def test_only_a_member_of_this_generation_commits_offsets(client: TxnClient, topic: str, name: str) -> None:
+def test_only_a_member_of_this_generation_commits_offsets(client: TxnClient, port: int, topic: str, name: str) -> None:
     group = f"group-{topic}"
+    client.find(0, group)
     producer = client.started(name)
     assert client.add_group(producer, group) == 0
-    assert client.send_offset(producer, group, topic, 7, generation_id=3, member_id="nobody") in (22, 25)
-    assert client.committed(group, topic) == (0, -1)
-    assert client.ended(producer, commit=True) == 0
+    with GroupClient(port) as member:
+        eventually(lambda: member.join(group)["error_code"] == 79, "the coordinator of the group")
+        joined = member.enter(group)
+        assert member.sync(group, joined, {joined["member_id"]: b""})["error_code"] == 0
+        me = {"member_id": joined["member_id"], "generation_id": joined["generation_id"]}
+        assert client.send_offset(producer, group, topic, 1, **{**me, "member_id": "nobody"}) == UNKNOWN_MEMBER
+        assert client.send_offset(producer, group, topic, 2, **{**me, "generation_id": 99}) == ILLEGAL_GENERATION
+        assert client.send_offset(producer, group, topic, 3, **{**me, "group_instance_id": "x"}) == UNKNOWN_MEMBER
+        assert client.committed(group, topic) == (0, -1), "nothing waits"
+        assert client.send_offset(producer, group, topic, 4, **me) == 0
+        assert client.ended(producer, commit=True) == 0
+        eventually(lambda: client.committed(group, topic) == (0, 4), "the offset")
+
+
+def test_of_many_instances_that_start_at_once_each_has_an_epoch_of_its_own(
+    client: TxnClient, port: int, name: str
+) -> None:
+    client.started(name)
+
+    def start_some() -> list[int]:
+        with TxnClient(port) as one:
+            return [one.started(name).epoch for _ in range(5)]
+
+    with ThreadPoolExecutor(4) as pool:
+        epochs = [epoch for running in [pool.submit(start_some) for _ in range(4)] for epoch in running.result(60)]
+    assert sorted(epochs) == list(range(1, 21))
 
 
 def test_a_hanging_transaction_is_aborted_and_its_producer_fenced(client: TxnClient, topic: str, name: str) -> None:
