@@ -11,6 +11,8 @@ from kio.schema.errors import ErrorCode
 
 from penstock.group_state import NEVER, Group, Joined, Member, Rules, Save, State, Synced
 
+ABSENT_MS = 1_000
+
 
 def begin(group: Group, now: int, rules: Rules) -> None:
     """Open a round, unless one is open."""
@@ -86,8 +88,8 @@ def _complete_join(group: Group, now: int) -> None:
     # A static member that did not come back keeps its place until its session ends; a dynamic one is gone.
     for member in [m for m in group.members.values() if m.id not in group.joining and m.instance_id is None]:
         group.drop(member)
-    if group.members and not group.joining:
-        _set_deadline(group, now + group.longest_rebalance_ms())
+    if group.members and not group.joining:  # all are static and absent: look again later, never in a hurry
+        _set_deadline(group, now + max(group.longest_rebalance_ms(), ABSENT_MS))
         return
     group.generation += 1
     group.gathering = False

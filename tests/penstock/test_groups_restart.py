@@ -48,11 +48,15 @@ def named(broker: BrokerProcess, group: str) -> int:
         return int(client.call(*FIND, {"key_type": 0, "coordinator_keys": [group]})["coordinators"][0]["node_id"])
 
 
-def sharing(addresses: str, topic: str, group: str) -> list[Reader]:
+def newcomer(addresses: str, group: str, topic: str, **changes: object) -> Reader:
+    return Reader(addresses, group, topic, reconnect_backoff_max_ms=200, **changes)
+
+
+def sharing(addresses: str, topic: str, group: str, **changes: object) -> list[Reader]:
     """Two readers that share an empty topic, so that whatever is written from now on is read once."""
     with GroupClient(int(addresses.rpartition(":")[2])) as client:
         client.create_topic(topic)
-    readers = [Reader(addresses, group, topic, reconnect_backoff_max_ms=200) for _ in range(2)]
+    readers = [newcomer(addresses, group, topic, **changes) for _ in range(2)]
     poll_until(readers, lambda: share_all(readers), "two to share")
     return readers
 
@@ -164,6 +168,35 @@ def committed(reader: Reader) -> bool:
         return False
 
 
+def test_a_broker_killed_again_and_again_while_members_come_and_go_loses_no_record(
+    start_broker: StartBroker, topic: str, group: str
+) -> None:
+    # One who left in a round that was never stored comes back with the broker as a ghost, for one session.
+    broker = start_broker(*NO_DELAY, "--group-session-min", "1")
+    readers = sharing(broker.address, topic, group, session_timeout_ms=3_000)
+    gone: list[Reader] = []
+    try:
+        for at in range(3):
+            produce(broker.address, topic, range(at * 40, at * 40 + 40))
+            gone.append(readers.pop(0))
+            gone[-1].consumer.close()
+            readers.append(newcomer(broker.address, group, topic, session_timeout_ms=3_000))
+            for reader in readers[: at % 3]:  # so that the kill comes at another moment of the round each time
+                reader.poll()
+            broker.stop(signal.SIGKILL)
+            broker.start()
+            poll_until(readers, lambda: share_all(readers), "the two to share again")
+            poll_until(readers, lambda: all(committed(reader) for reader in readers), "commits to work")
+        everybody = [*gone, *readers]
+        poll_until(readers, lambda: set(numbers(everybody)) == set(range(120)), "every record at least once")
+        with GroupClient(broker.port) as client:
+            row = client.describe(group)
+            assert (row["group_state"], len(row["members"])) == ("Stable", 2)
+    finally:
+        for reader in readers:
+            reader.consumer.close()
+
+
 def test_a_broker_that_is_stopped_gives_its_groups_away_at_once(
     start_broker: StartBroker, topic: str, group: str
 ) -> None:
@@ -220,6 +253,29 @@ def test_a_coordinator_that_was_frozen_cannot_move_an_offset(start_broker: Start
             os.kill(freezes.process.pid, signal.SIGCONT)
         assert old.commit(group, {(topic, 0): 1}) in ({(topic, 0): NOT_COORDINATOR}, {(topic, 0): 15})
         assert stored_offsets(other, group)[f"{topic}:0".encode()].split()[0] == b"2"
+
+
+def test_a_damaged_record_costs_its_own_group_a_rebalance_and_nobody_else_anything(
+    start_broker: StartBroker, topic: str, group: str
+) -> None:
+    broker = start_broker(*NO_DELAY)
+    twin = next(name for n in range(10_000) if slot_of(name := f"twin-{n}") == slot_of(group))
+    with GroupClient(broker.port) as client:
+        client.create_topic(topic)
+        members = {name: client.enter(name, session_timeout=60_000) for name in (group, twin)}
+        for name, joined in members.items():
+            client.sync(name, joined, {joined["member_id"]: b"w"})
+        client.commit("offsets only", {(topic, 0): 1, (topic, 1): 2})
+    broker.stop(signal.SIGKILL)
+    keys = CoordinatorKeys(broker.keyspace)
+    broker.store.hset(keys.group(group).group, "members", b"\xff{")
+    broker.store.hset(keys.group("offsets only").offsets, f"{topic}:0", "what is this")
+    broker.start()
+    with GroupClient(broker.port) as client:
+        assert client.heartbeat(twin, members[twin]) == 0
+        assert client.heartbeat(group, members[group]) == 25
+        assert client.enter(group)["generation_id"] == 2
+        assert client.committed("offsets only") == {(topic, 1): (2, 0, "")}
 
 
 def test_a_write_with_an_old_epoch_changes_nothing_and_the_broker_learns_of_it(

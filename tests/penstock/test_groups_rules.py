@@ -75,8 +75,10 @@ class Table:
 
     def wait(self, ms: int) -> None:
         """Time passes; alarms ring when the group asked for them and not before."""
-        end = self.now + ms
+        end, rings = self.now + ms, 0
         while self.group.wake <= end:
+            rings += 1
+            assert rings < 10_000, "an alarm that never stops ringing"
             self.now = max(self.now, self.group.wake)
             group_rebalance.expire(self.group, self.now, self.rules)
         self.now = end
@@ -459,9 +461,16 @@ class AnythingHappens(RuleBasedStateMachine):
         self.syncs: list[list[Synced]] = []
         self.generation = 0
 
-    @rule(instance=st.sampled_from([None, None, "a", "b"]), version=st.sampled_from([0, 4, 5, 9]), protocols=PROTOCOLS)
-    def join(self, instance: str | None, version: int, protocols: tuple[tuple[str, bytes], ...]) -> None:
-        inbox = self.table.join(instance=instance, version=version, protocols=protocols)
+    @rule(
+        instance=st.sampled_from([None, None, "a", "b"]),
+        version=st.sampled_from([0, 4, 5, 9]),
+        protocols=PROTOCOLS,
+        rebalance=st.sampled_from([0, 5_000, 60_000]),
+    )
+    def join(
+        self, instance: str | None, version: int, protocols: tuple[tuple[str, bytes], ...], rebalance: int
+    ) -> None:
+        inbox = self.table.join(instance=instance, version=version, protocols=protocols, rebalance=rebalance)
         self.joins.append((instance, inbox))
 
     @rule(who=ANYBODY, protocols=PROTOCOLS)

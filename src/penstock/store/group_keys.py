@@ -25,6 +25,7 @@ class GroupKeys(NamedTuple):
     groups: str
     group: str
     offsets: str
+    pending: str  # offsets of open transactions; see `txn_keys`
 
 
 class CoordinatorKeys:
@@ -39,7 +40,8 @@ class CoordinatorKeys:
 
     def group(self, name: str) -> GroupKeys:
         stem = self._stem(slot_of(name))
-        return GroupKeys(stem + "lease", stem + "groups", f"{stem}group:{name}", f"{stem}off:{name}")
+        own = (f"{stem}{part}:{name}" for part in ("group", "off", "pend"))
+        return GroupKeys(stem + "lease", stem + "groups", *own)
 
     def _stem(self, slot: int) -> str:
         return f"{self._keyspace}:{{c{slot}}}:"

@@ -7,12 +7,14 @@ that nothing was written.
 from enum import Enum
 
 import msgspec
+import structlog
 
 import respline
 from penstock.group_state import Group, MemberSnapshot, Snapshot, restored
 from penstock.store.group_keys import CoordinatorKeys
 from penstock.store.scripts import Argument, Call, Scripts, Store
 
+log = structlog.get_logger("penstock.groups")
 CHUNK = 500
 MEMBERS = msgspec.json.Decoder(tuple[MemberSnapshot, ...])
 FIELDS = ("generation", "protocol_type", "protocol", "leader", "changed_ms", "members")
@@ -65,11 +67,15 @@ def _group(name: str, fields: list[bytes | None], now: int) -> Group:
     if fields[0] is None:  # known by its offsets alone
         return Group(name, stored=True)
     generation, protocol_type, protocol, leader, changed_ms, members = (field or b"" for field in fields)
-    snapshot = Snapshot(
-        int(generation),
-        protocol_type.decode() or None,
-        protocol.decode() or None,
-        leader.decode() or None,
-        MEMBERS.decode(members),
-    )
-    return restored(name, snapshot, int(changed_ms), now)
+    try:
+        snapshot = Snapshot(
+            int(generation),
+            protocol_type.decode() or None,
+            protocol.decode() or None,
+            leader.decode() or None,
+            MEMBERS.decode(members),
+        )
+        return restored(name, snapshot, int(changed_ms), now)
+    except ValueError as error:  # one damaged record must not keep the broker from its other groups
+        log.error("a stored group cannot be read, its members have to join again", group=name, error=str(error))
+        return Group(name, generation=int(generation) if generation.isdigit() else 0, stored=True)

@@ -50,7 +50,7 @@ class OffsetStore:
         for at, reply in zip(wanted, await self._store.call_many(commands), strict=True):
             if isinstance(reply, respline.ServerError):
                 raise reply
-            found[at] = [None if value is None else _offset(value) for value in reply]
+            found[at] = [_offset(value) for value in reply]
         return found
 
     async def all_of(self, groups: Sequence[str]) -> list[dict[Position, Offset]]:
@@ -61,7 +61,8 @@ class OffsetStore:
                 raise reply
             pairs: Iterable[tuple[bytes, bytes]]
             pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
-            found.append({offset_position(field): _offset(value) for field, value in pairs})
+            parsed = ((field, _offset(value)) for field, value in pairs)
+            found.append({offset_position(field): offset for field, offset in parsed if offset})
         return found
 
     async def delete(self, group: str, positions: Iterable[Position], epoch: int) -> bool:
@@ -95,6 +96,10 @@ def offset_position(field: bytes) -> Position:
     return Position(topic, int(partition))
 
 
-def _offset(value: bytes) -> Offset:
-    offset, leader_epoch, commit_ms, topic_id, metadata = value.decode().split(" ", 4)
-    return Offset(int(offset), int(leader_epoch), int(commit_ms), topic_id, metadata)
+def _offset(value: bytes | None) -> Offset | None:
+    """None for what is not there, and for what somebody else wrote there in a form of their own."""
+    try:
+        offset, leader_epoch, commit_ms, topic_id, metadata = (value or b"").decode().split(" ", 4)
+        return Offset(int(offset), int(leader_epoch), int(commit_ms), topic_id, metadata)
+    except ValueError:
+        return None
