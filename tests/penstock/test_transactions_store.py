@@ -60,7 +60,8 @@ def bench(valkey: StoreProcess, topic: str) -> object:
         bench = Bench(store, topic)
         try:
             await bench.scripts.run(Call("partition_create", bench.partition, (PLACE.topic_id,)))
-            await store.call("HSET", bench.txn_keys.transaction("x").lease, "epoch", 1)
+            for name in ("x", "y"):
+                await store.call("HSET", bench.txn_keys.transaction(name).lease, "epoch", 1)
             await store.call("HSET", bench.txn_keys.group("g").lease, "epoch", 1)
             yield bench
         finally:
@@ -155,6 +156,17 @@ async def test_a_record_is_replaced_only_by_who_saw_it_and_holds_the_slot(bench)
         await b.transactions.forget("x", done, 1)
         assert await b.transactions.names([slot]) == []
         assert await b.transactions.load(["x"]) == [None]
+
+
+async def test_a_record_nobody_can_read_is_left_alone_and_does_not_disturb_others(bench) -> None:
+    async with bench() as b:
+        key = b.txn_keys.transaction("x").record
+        await b.store.call("SET", key, "not ours")
+        await b.transactions.write("y", None, opened(1), 1, NOW)
+        found = await b.transactions.load(["x", "y"])
+        assert [one and one.transaction.state for one in found] == [None, State.ONGOING]
+        assert await b.transactions.write("x", None, opened(1), 1, NOW) is Unwritten.RACED
+        assert await b.store.call("GET", key) == b"not ours"
 
 
 async def test_offsets_wait_move_and_drop_once(bench) -> None:

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 import msgspec
+import structlog
 from kio.schema.errors import ErrorCode
 
 import respline
@@ -22,6 +23,7 @@ from penstock.store.txn_keys import TxnKeys
 from penstock.transactions import Partition, Producer, Transaction
 from penstock.wire.markers import marker
 
+log = structlog.get_logger("penstock.transactions")
 CHUNK = 64
 FORGET_AT_ONCE = 1_000
 ENDED_PRODUCER_MS = 24 * 3600 * 1000
@@ -60,7 +62,7 @@ class TransactionStore:
         for at in range(0, len(names), CHUNK):
             chunk = names[at : at + CHUNK]
             replies = await self._store.call_many([("GET", self._txn_keys.transaction(name).record) for name in chunk])
-            found += [None if text is None else Stored(RECORD.decode(text), text) for text in _sound(replies)]
+            found += [_stored(name, text) for name, text in zip(chunk, _sound(replies), strict=True)]
         return found
 
     async def write(
@@ -166,6 +168,15 @@ KEPT = {
     47: ErrorCode.invalid_producer_epoch,
     48: ErrorCode.invalid_txn_state,
 }
+
+
+def _stored(name: str, text: bytes | None) -> Stored | None:
+    try:
+        return None if text is None else Stored(RECORD.decode(text), text)
+    except msgspec.DecodeError as error:
+        # Not ours to repair: it cannot be replaced without being seen, and the other transactions go on.
+        log.error("the record of a transactional id cannot be read", transactional_id=name, error=str(error))
+        return None
 
 
 def _sound(replies: list[Any]) -> list[Any]:
