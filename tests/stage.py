@@ -118,10 +118,14 @@ class Stage:
         return asyncio.run(run())
 
     def fetch(self, sql: str, *arguments: Any) -> list[asyncpg.Record]:
-        async def see(database: asyncpg.Pool, _: Store) -> list[asyncpg.Record]:
-            return list(await database.fetch(sql, *arguments))
+        async def run() -> list[asyncpg.Record]:
+            connection = await asyncpg.connect(self.config.database_url)
+            try:
+                return list(await connection.fetch(sql, *arguments))
+            finally:
+                await connection.close()
 
-        return self.look(see)
+        return asyncio.run(run())
 
     def settle(self, event: int) -> None:
         """Wait until everything on its way has arrived, then hold the event against the invariants."""

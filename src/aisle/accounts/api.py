@@ -90,17 +90,22 @@ def _session_routes(desk: Desk, access: Access) -> list[Any]:
         )
         return Response(account, cookies=[_cookie(text, max_age_s=int(desk.config.session_seconds_max))])
 
-    @delete("/sessions/current", summary="Log out", status_code=204)
-    async def end_session(actor: CurrentActor) -> Response[None]:
+    no_cookie = [_cookie("", max_age_s=0)]
+
+    @delete("/sessions/current", summary="Log out", status_code=204, response_cookies=no_cookie)
+    async def end_session(actor: CurrentActor) -> None:
         if actor.session is None:
             raise Problem(404, "no_session", "this request was made with a token; revoke it instead")
         await desk.sessions.end(actor)
-        return Response(None, status_code=204, cookies=[_cookie("", max_age_s=0)])
 
-    @delete("/sessions", summary="Log out everywhere; tokens of programs stay", status_code=204)
-    async def end_all_sessions(actor: CurrentActor) -> Response[None]:
+    @delete(
+        "/sessions",
+        summary="Log out everywhere; tokens of programs stay",
+        status_code=204,
+        response_cookies=no_cookie,
+    )
+    async def end_all_sessions(actor: CurrentActor) -> None:
         await desk.sessions.end_all(actor.account_id)
-        return Response(None, status_code=204, cookies=[_cookie("", max_age_s=0)])
 
     @get("/me", summary="Who am I")
     async def me(actor: CurrentActor) -> Account:
