@@ -105,6 +105,21 @@ def test_aborted_records_are_named_and_stay_hidden(client: TxnClient, topic: str
     assert not client.fetched(topic, 4)["aborted_transactions"], "it ended before this offset"
 
 
+def test_a_reader_far_behind_is_told_only_of_aborts_in_what_it_gets(broker: BrokerProcess, topic: str) -> None:
+    with TxnClient(broker.port) as client:
+        client.create(topic)
+        producer = client.started(topic)
+        for number in range(3):
+            assert client.add(producer, topic) == [0]
+            assert client.send(producer, topic, b"aborted", sequence=number) == 0
+            assert client.ended(producer, commit=False) == 0
+        whole = client.fetched(topic)
+        assert [one["first_offset"] for one in whole["aborted_transactions"]] == [0, 2, 4]
+        one_batch = client.fetch(topic, 2, isolation=1, partition_max=1)
+        assert [one["first_offset"] for one in one_batch["aborted_transactions"]] == [2]
+        assert visible(whole) == visible(one_batch) == []
+
+
 def test_an_open_transaction_holds_back_what_others_write_behind_it(client: TxnClient, topic: str, name: str) -> None:
     slow, quick = client.started(name), client.started(f"{name}-2")
     assert client.add(slow, topic) + client.add(quick, topic) == [0, 0]

@@ -17,6 +17,7 @@ from penstock.request import Answer, IdleFetch, Request, Session
 from penstock.store.log import Read, View
 from penstock.store.topics import Topic
 from penstock.waiters import Watch
+from penstock.wire import batch
 from penstock.wire.hot_fetch import FetchRequest, FetchRow, Wanted, read_fetch, write_fetch
 
 LEADER_EPOCH = 0
@@ -186,7 +187,7 @@ async def _read(broker: Broker, asked: FetchRequest, ready: list[Slot]) -> int:
         if batches and size and len(batches[0]) > left - size:
             continue
         size += sum(map(len, batches))
-        slot.row = _row(slot, asked.read_committed, batches, aborts)
+        slot.row = _row(slot, asked.read_committed, batches, _begun_in(batches, aborts))
     return size
 
 
@@ -199,6 +200,14 @@ async def _aborted(
         for at, aborts in zip(asking, await broker.log.aborted([reads[at] for at in asking]), strict=True):
             found[at] = aborts
     return found
+
+
+def _begun_in(batches: list[bytes], aborts: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Without the aborted transactions that begin after what is given: a reader far behind would get them all."""
+    if not aborts or not batches:
+        return []
+    last = batch.header(batches[-1])
+    return [(pid, first) for pid, first in aborts if first <= last.base_offset + last.last_offset_delta]
 
 
 def _row(
