@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tests.penstock.batches import batch_of
-from tests.penstock.test_log import FETCH, PRODUCE, LogClient
+from tests.penstock.test_log import PRODUCE, LogClient
 
 FIND_COORDINATOR, INIT, ADD_PARTITIONS, ADD_OFFSETS, END, TXN_OFFSETS = 10, 22, 24, 25, 26, 28
 OFFSET_COMMIT, OFFSET_FETCH, DESCRIBE_PRODUCERS, DESCRIBE, LIST = 8, 9, 61, 65, 66
@@ -156,6 +156,3 @@ def _until(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"waited {PATIENCE_S} s for {what}"
         time.sleep(0.02)
-
-
-__all__ = ["FETCH", "Producer", "TxnClient"]
