@@ -119,8 +119,9 @@ def build_app(
 
 async def _parts(config: Config, database: asyncpg.Pool, store: Store, writer: LogWriter) -> Parts:
     relays = {service: Relay(service, database, writer) for service in ("booking", "ticketing")}
-    inventory = Inventory(store, await open_gate(database, store))
-    return Parts(config, database, store, inventory, writer, Catalogue(database, store), relays, _now)
+    gate = await open_gate(database, store)
+    inventory = Inventory(store, gate)
+    return Parts(config, database, store, inventory, gate, writer, Catalogue(database, store), relays, _now)
 
 
 def _api_routers(parts: Parts, stack: AsyncExitStack) -> list[Router]:

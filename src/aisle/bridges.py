@@ -14,7 +14,7 @@ import structlog
 from aisle.booking.place import FindSale, Sale
 from aisle.errors import Problem, StoreScriptFailed
 from aisle.reservation.facts import EventFacts
-from aisle.reservation.generation import Gate, Standing
+from aisle.reservation.generation import RECHECK_SECONDS, Gate, Standing
 from aisle.reservation.inventory import Inventory
 from aisle.reservation.keys import Place
 from aisle.reservation.reads import places_of, statuses
@@ -128,10 +128,26 @@ async def open_gate(database: asyncpg.Pool, store: Store) -> Gate:
     A store that differs from PostgreSQL stays closed: nothing is sold from it until an operator has rebuilt it.
     """
     gate = Gate(store, str(await database.fetchval("select id from public.installation")))
-    standing = await gate.require_ours()
-    if standing is Standing.VERIFIED:
-        return gate
-    verified = gate.connected()
+    if await gate.require_ours() is not Standing.VERIFIED:
+        await _verify_and_admit(database, store, gate)
+    return gate
+
+
+async def watch_gate_for_ever(
+    database: asyncpg.Pool, store: Store, gate: Gate, *, interval_s: float = RECHECK_SECONDS
+) -> None:
+    """A store that was restarted under us is verified as at our own start; what is under way may need a few looks."""
+    while True:
+        await asyncio.sleep(interval_s)
+        try:
+            if await gate.check() in (Standing.RESTARTED, Standing.UNMARKED):
+                await _verify_and_admit(database, store, gate)
+        except (Problem, StoreScriptFailed, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            log.warning("gate_waits", reason=str(error))
+
+
+async def _verify_and_admit(database: asyncpg.Pool, store: Store, gate: Gate) -> None:
+    standing, verified = gate.standing, gate.connected()
     events = await known_events(database)
     findings: list[str] = []
     for event in events:
@@ -142,4 +158,3 @@ async def open_gate(database: asyncpg.Pool, store: Store) -> Gate:
     else:
         # An unmarked store that holds exactly what PostgreSQL knows is new, or has just been rebuilt.
         await gate.admit(verified, fresh=standing is Standing.UNMARKED)
-    return gate

@@ -17,13 +17,14 @@ from aisle.booking.expire import expire_for_ever
 from aisle.booking.place import ask_again
 from aisle.booking.store import ended_bookings
 from aisle.booking.worker import BookingWorker
-from aisle.bridges import make_ready_for_ever
+from aisle.bridges import make_ready_for_ever, watch_gate_for_ever
 from aisle.config import Config
 from aisle.errors import Problem
 from aisle.limits import EXPIRE_INTERVAL_SECONDS, LANES_INTERVAL_SECONDS, SWEEP_INTERVAL_SECONDS
 from aisle.log import LogUnavailable, LogWriter, ensure_lane, open_reader
 from aisle.messages import BOOKING, RESERVATION, SHARED_LANE, TICKETING, group, topics_to
 from aisle.relay import Relay
+from aisle.reservation.generation import Gate
 from aisle.reservation.inventory import Inventory
 from aisle.reservation.sweeper import sweep_for_ever
 from aisle.reservation.worker import ReservationWorker
@@ -46,6 +47,7 @@ class Parts:
     database: asyncpg.Pool
     store: Store
     inventory: Inventory
+    gate: Gate
     writer: LogWriter
     catalogue: Catalogue
     relays: dict[str, Relay]
@@ -82,6 +84,7 @@ def _background(parts: Parts, roles: Sequence[str]) -> dict[str, Coroutine[None,
         work["ticketing-relay"] = parts.relays["ticketing"].run()
         work["make-ready"] = make_ready_for_ever(parts.database, parts.store, parts.catalogue, clock=parts.clock)
     if "reservation" in roles:
+        work["gate"] = watch_gate_for_ever(parts.database, parts.store, parts.gate)
         work["sweeper"] = sweep_for_ever(parts.store, interval_s=SWEEP_INTERVAL_SECONDS, on_released=lambda _: None)
     return work
 

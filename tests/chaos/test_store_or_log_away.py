@@ -45,7 +45,26 @@ def test_without_the_log_bookings_wait_and_nothing_is_lost(servers, tmp_path):
 @pytest.fixture
 def valkey(tmp_path):
     with Supervisor(tmp_path / "valkey", log=lambda line: None) as supervisor:
-        yield supervisor.start_valkey()
+        yield supervisor.start_valkey(options={"appendfsync": "always"})
+
+
+def test_a_store_that_was_killed_and_came_back_is_verified_and_sold_from_again(servers, valkey, tmp_path):
+    with selling(servers, tmp_path, store_url=valkey.url) as (stage, _, buyer, event):
+        stage.settle(event)
+        valkey.kill()
+        valkey.start()
+
+        def sells_again() -> bool:
+            answer = buyer.post("/bookings", {"event_id": event, "quantity": 1}, key=new_key())
+            if answer.status_code != 202:
+                return False
+            booking = buyer.waits_for(answer.json()["id"], "PENDING_PAYMENT", "FAILED")
+            assert booking["reason"] in ("", "closed"), "a store that was not verified yet gives no seat"
+            return booking["state"] == "PENDING_PAYMENT"
+
+        wait_until(sells_again, "the store was verified")
+        stage.settle(event)
+        assert len(stage.fetch("select 1 from ticketing.tickets where event_id = $1 and state = 1", event)) == 3
 
 
 def test_without_the_store_orders_are_refused_with_503_and_a_time_to_come_back(servers, valkey, tmp_path):
