@@ -279,11 +279,9 @@ async def move_many_seats_until(hall, address: str, line: str) -> None:
     many = tuple(range(9_900))
     async with asyncio.timeout(2 * PATIENCE_SECONDS), httpx.AsyncClient(timeout=PATIENCE_SECONDS) as client:
         for n in itertools.count():
-            for place in hall.shapes:
-                await hall.claim(place, f"b{n}", seats=many)
+            await asyncio.gather(*(hall.claim(place, f"b{n}", seats=many) for place in hall.shapes))
             await asyncio.sleep(0.3)
-            for place in hall.shapes:
-                await hall.settle(place, f"b{n}", Verb.RELEASE)
+            await asyncio.gather(*(hall.settle(place, f"b{n}", Verb.RELEASE) for place in hall.shapes))
             await asyncio.sleep(0.3)
             if line in (await client.get(f"{address}/metrics")).text:
                 return

@@ -48,7 +48,7 @@ class Connections:
         self._metrics = metrics
         self._still_valid = still_valid
         self._clock = clock
-        self._open: dict[Mailbox, int] = {}
+        self._open: set[Mailbox] = set()
         self._actors: dict[Mailbox, Actor] = {}
         self._per_account: Counter[UUID] = Counter()
         self._numbers = itertools.count()
@@ -58,8 +58,8 @@ class Connections:
     def admitted(self, actor: Actor | None) -> Iterator[Mailbox]:
         """A mailbox for as long as the block runs. `actor` is None where the stream tells nothing private."""
         self._refuse_surplus(actor)
-        mailbox = Mailbox(self._limits.queue_messages_max)
-        self._open[mailbox] = next(self._numbers)
+        mailbox = Mailbox(self._limits.queue_messages_max, next(self._numbers))
+        self._open.add(mailbox)
         if actor is not None:
             self._actors[mailbox] = actor
             self._per_account[actor.account_id] += 1
@@ -81,8 +81,8 @@ class Connections:
         for tick in itertools.count():
             await asyncio.sleep(self._limits.heartbeat_seconds / slices)
             now = self._clock()
-            for mailbox, number in self._open.items():
-                if number % slices == tick % slices:
+            for mailbox in self._open:
+                if mailbox.number % slices == tick % slices:
                     mailbox.beat(now)
 
     async def recheck_for_ever(self) -> None:
@@ -117,7 +117,7 @@ class Connections:
             )
 
     def _forget(self, mailbox: Mailbox) -> None:
-        del self._open[mailbox]
+        self._open.discard(mailbox)
         actor = self._actors.pop(mailbox, None)
         if actor is not None:
             self._per_account[actor.account_id] -= 1

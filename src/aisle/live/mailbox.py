@@ -23,9 +23,21 @@ class Message(NamedTuple):
 
 
 class Mailbox:
-    __slots__ = ("_asked", "_capacity", "_queue", "_start_again", "_waiter", "ended", "last_words", "lost", "seen")
+    __slots__ = (
+        "_asked",
+        "_capacity",
+        "_queue",
+        "_start_again",
+        "_waiter",
+        "ended",
+        "last_words",
+        "lost",
+        "number",
+        "seen",
+    )
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, number: int = 0) -> None:
+        self.number = number
         self.seen = -1
         self.lost = False
         self.ended = False
