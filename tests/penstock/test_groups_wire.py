@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from penstock.store.group_keys import CoordinatorKeys
 from tests.penstock.conftest import BrokerProcess, StartBroker, StoreProcess, _broker_starter, eventually
 from tests.penstock.group_client import NO_DELAY, SUBSCRIPTION, GroupClient, in_background, stored_group
 
@@ -107,6 +108,8 @@ def test_only_an_empty_group_can_be_deleted_and_then_nothing_is_left(
     assert client.delete_group(group) == 68
     client.leave(group, (str(joined["member_id"]), None))
     assert client.commit(group, {(group, 0): 5}) == {(group, 0): 0}
+    # An open transaction must not bring the group back when it ends.
+    broker.store.hset(CoordinatorKeys(broker.keyspace).group(group).pending, f"1:{group}:0", "9 0 0 id ")
     assert client.delete_group(group) == 0
     assert client.delete_group(group) == 69
     assert list(broker.store.scan_iter(f"{broker.keyspace}:*:{group}")) == []
