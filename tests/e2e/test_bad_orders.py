@@ -130,7 +130,7 @@ def test_a_sale_that_is_not_open(buyer, unopened_hall):
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", ""), ("POST", "/cancel")], ids=["look", "cancel"])
-@pytest.mark.parametrize("id", [str(uuid4()), "1", "not-an-id", "%00", "../users"])
+@pytest.mark.parametrize("id", ["0190b4cc-7d6a-7c3e-9d6f-0123456789ab", "1", "not-an-id", "%00", "../users"])
 def test_a_booking_that_is_not_there(buyer, id, method, path):
     answer = buyer.send(method, f"/bookings/{id}{path}", json={} if method == "POST" else None)
     assert answer.status_code in (404, 405), answer.text
