@@ -116,8 +116,8 @@ class SeatWatch:
             except (Problem, StoreScriptFailed) as error:
                 log.warning("seats_not_read", reason=str(error))
             took = self._clock() - started
-            # However much there is to tell, half of the time belongs to others.
-            await asyncio.sleep(max(LIVE_POLL_SECONDS - took, took))
+            # However much there is to tell, others get their turn as well.
+            await asyncio.sleep(max(LIVE_POLL_SECONDS - took, min(LIVE_POLL_SECONDS, took)))
 
     def _start(self, mailbox: Mailbox, fold: Fold, wish: Wish, *, reset: str) -> None:
         data = fold.snapshot(wish.section, with_seats=wish.with_seats)
