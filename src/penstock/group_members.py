@@ -165,8 +165,10 @@ def _come_in(group: Group, asked: Join, reply: Callable[[Joined], None], now: in
     group.add(member)
     group.touch(member, now)
     group.wait_join(member, reply)
+    # The first member starts the wait for others; only those who come during it make it longer.
+    was_gathering = group.gathering
     begin(group, now, rules)
-    group.newcomers = True
+    group.newcomers = group.newcomers or was_gathering
 
 
 def _come_back(
