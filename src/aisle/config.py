@@ -116,7 +116,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         float, Meta(description="How often streams of private updates are checked for a log-out, in s.", gt=0, le=60)
     ] = 30
     write_stall_seconds: Annotated[
-        Seconds, Meta(description="A client that leaves a full buffer of its answer unread for so long is cut off, in s.")
+        Seconds, Meta(description="A client that leaves a full buffer unread for so long is cut off, in s.")
     ] = 30
 
     body_bytes_max: Annotated[int, Meta(description="Largest HTTP request body.", ge=1024, le=64 * 1024 * 1024)] = (
