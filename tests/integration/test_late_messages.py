@@ -97,7 +97,9 @@ async def test_a_release_waits_for_the_reservation_that_is_being_written(databas
         await written.wait()
         releasing = asyncio.create_task(TicketingWorker(case.database, ended=ended_bookings).handle([case.expired]))
         async with asyncio.timeout(60):
-            while not await case.database.fetchval("select exists (select from pg_locks where not granted)"):
+            while not await case.database.fetchval(
+                "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+            ):
                 await asyncio.sleep(0.01)
         go_on.set()
         await asyncio.gather(reserving, releasing)

@@ -25,6 +25,7 @@ from aisle.log import LogUnavailable, LogWriter
 from aisle.messages import TicketReserveRequested
 
 STALE = timedelta(seconds=5)
+PLACE_TRIES_MAX = 3
 
 log = structlog.get_logger()
 
@@ -106,8 +107,7 @@ class Placer:
             await asyncio.wait(self._publishing)
 
     async def _write(self, placings: Sequence[store.Placing]) -> list[store.Placed]:
-        async with self._database.acquire() as connection:
-            placed = await store.place(connection, placings, now=self._clock())
+        placed = await self._place(placings)
         crash_point("after_place_commit")
         new = [reserve_message(p) for p, answer in zip(placings, placed, strict=True) if answer.new]
         if new:
@@ -116,6 +116,17 @@ class Placer:
             self._publishing.add(task)
             task.add_done_callback(self._publishing.discard)
         return placed
+
+    async def _place(self, placings: Sequence[store.Placing]) -> list[store.Placed]:
+        """A batch that PostgreSQL gave up to free somebody else from a deadlock is written again: it left nothing."""
+        for tries_left in reversed(range(PLACE_TRIES_MAX)):
+            try:
+                async with self._database.acquire() as connection:
+                    return await store.place(connection, placings, now=self._clock())
+            except asyncpg.DeadlockDetectedError:
+                if not tries_left:
+                    raise
+        raise AssertionError("the last try returns or raises")
 
     async def _publish(self, messages: Sequence[TicketReserveRequested]) -> None:
         try:

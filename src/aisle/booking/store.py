@@ -56,6 +56,13 @@ PLACE = """
     left join placed p on p.id = a.id
 """
 
+# In the order in which `place` takes these rows, so that the two cannot wait for each other.
+LOCK_PURCHASES = """
+    select 1 from booking.purchases
+    where (event_id, buyer) in (select * from unnest($1::bigint[], $2::uuid[]))
+    order by event_id, buyer for update
+"""
+
 UNCOUNT = """
     update booking.purchases p set seats = p.seats - u.seats
     from (select event_id, buyer, sum(seats) as seats
@@ -175,7 +182,9 @@ async def _with_earlier(
 
 async def uncount(connection: asyncpg.Connection, counts: Sequence[tuple[int, UUID, int]]) -> None:
     """Seats that no longer count against their buyers' limits: (event, buyer, seats)."""
-    await connection.execute(UNCOUNT, [c[0] for c in counts], [c[1] for c in counts], [c[2] for c in counts])
+    events, buyers, seats = [c[0] for c in counts], [c[1] for c in counts], [c[2] for c in counts]
+    await connection.execute(LOCK_PURCHASES, events, buyers)
+    await connection.execute(UNCOUNT, events, buyers, seats)
 
 
 async def bookings_of(connection: asyncpg.Connection, ids: Sequence[UUID]) -> list[Booking]:
