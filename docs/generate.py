@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any, get_args
 
+from penstock_pages import apis_page, keys_page, topic_configs_page
+
 from aisle import messages
 from aisle.accounts.access import ACCESS, PUBLIC
 from aisle.accounts.account import Role
@@ -34,6 +36,9 @@ def reference_pages() -> dict[Path, str]:
         HERE / "reference" / "messages.md": messages_page(),
         HERE / "reference" / "states.md": states_page(),
         HERE / "reference" / "roles.md": roles_page(),
+        HERE / "penstock" / "apis.md": apis_page(),
+        HERE / "penstock" / "topic-configs.md": topic_configs_page(),
+        HERE / "penstock" / "keys.md": keys_page(),
     }
 
 

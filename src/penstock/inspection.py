@@ -50,12 +50,14 @@ async def topics(store: Store, keyspace: str, _: str | None) -> list[Row]:
     rows = []
     for topic in await _topics(store, keyspace):
         partitions = await _partition_rows(store, keyspace, topic)
+        # In the open layout offsets have gaps and an entry is a record; else the distance of the ends is what counts.
+        open_layout = topic.settings.open_layout
         rows.append(
             {
                 "topic": topic.name,
                 "id": topic.id_text,
                 "partitions": topic.partitions,
-                "records": sum(row["end"] - row["start"] for row in partitions),
+                "records": sum(row["entries"] if open_layout else row["end"] - row["start"] for row in partitions),
                 "bytes": sum(row["bytes"] for row in partitions),
                 "configs": json.dumps(topic.configs, sort_keys=True),
             }
