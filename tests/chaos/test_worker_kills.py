@@ -17,6 +17,8 @@ from tests.people import a_hall, new_key
 from tests.running import as_environment, run_aisle
 from tests.stage import prepared_stage, settle
 
+pytestmark = pytest.mark.xdist_group("stage-kills")  # one stage for the module, in one worker
+
 BUYERS = 12
 # Ends in the middle of a sale: 12 parties of 1 to 3 want 24 seats of 20, so some are refused as well.
 HALL = a_hall(("A", 3000, 1, 10), ("B", 1000, 1, 10))

@@ -14,6 +14,8 @@ from tests.http_client import connections
 from tests.people import a_hall, new_key
 from tests.stage import running_stage, settle
 
+pytestmark = pytest.mark.xdist_group("stage-races")  # one stage for the module, in one worker
+
 CROWD = 20
 
 

@@ -10,6 +10,8 @@ import pytest
 from tests.people import Person, a_hall, expect, new_key, refused
 from tests.stage import running_stage
 
+pytestmark = pytest.mark.xdist_group("stage-bad-orders")  # one stage for the module, in one worker
+
 TABLES = ("booking.bookings", "booking.purchases", "booking.outbox", "ticketing.tickets", "ticketing.outbox")
 
 

@@ -13,7 +13,9 @@ from schemathesis.specs.openapi.checks import response_schema_conformance
 from tests.people import a_hall
 from tests.stage import running_stage
 
-EXAMPLES = 6
+pytestmark = pytest.mark.xdist_group("stage-fuzz")  # one stage for the module, in one worker
+
+EXAMPLES = 4
 # Streams: they answer for ever, and have tests of their own.
 STREAMS = ".*/updates$"
 

@@ -19,6 +19,8 @@ from tests.people import a_hall, expect
 from tests.running import wait_until
 from tests.stage import prepared_stage
 
+pytestmark = pytest.mark.xdist_group("stage-defects")  # one stage for the module, in one worker
+
 
 @pytest.fixture(scope="module")
 def stage(servers, tmp_path_factory):

@@ -7,6 +7,8 @@ from tests.people import a_hall, expect
 from tests.stage import running_stage
 from tests.stories.conftest import has
 
+pytestmark = pytest.mark.xdist_group("stage-buyer")  # one stage for the module, in one worker
+
 pytest_plugins = ["tests.stories.buying"]
 
 scenarios(

@@ -5,6 +5,8 @@ from pytest_bdd import scenarios
 
 from tests.stage import running_stage
 
+pytestmark = pytest.mark.xdist_group("stage-kafka")  # one stage for the module, in one worker
+
 pytest_plugins = ["tests.stories.buying"]
 
 scenarios("features/buyer/select_seats.feature", "features/buyer/payment_window.feature")

@@ -7,6 +7,8 @@ from tests.people import Person, a_hall, expect
 from tests.stage import running_stage
 from tests.stories.conftest import asks, has
 
+pytestmark = pytest.mark.xdist_group("stage-seller")  # one stage for the module, in one worker
+
 scenarios("features/seller/create_events.feature", "features/seller/price_sections.feature")
 
 
