@@ -87,12 +87,8 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     map: str | None = None
 
 
-class PlaceShape(msgspec.Struct, frozen=True, array_like=True):
-    section: str
-    subsection: int
-    rows: int
-    seats_per_row: int
-    version: int
+# [section, subsection, rows, seats per row, version]: a list, because the API document would call a struct an object.
+PlaceShape = list[str | int]
 
 
 class HallMap(msgspec.Struct, frozen=True):
@@ -123,7 +119,9 @@ def snapshot_of(event: int, version: int, seats: Mapping[Subsection, SeatMap], *
 
 
 def hall_of(event: int, version: int, seats: Mapping[Subsection, SeatMap]) -> HallMap:
-    shapes = [PlaceShape(s.section, s.number, s.rows, s.seats_per_row, found.version) for s, found in seats.items()]
+    shapes: list[PlaceShape] = [
+        [s.section, s.number, s.rows, s.seats_per_row, found.version] for s, found in seats.items()
+    ]
     return HallMap(event, version, shapes, _base64(seats.values()))
 
 
