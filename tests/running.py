@@ -16,7 +16,7 @@ import psutil
 from aisle.config import PREFIX, Config
 from aisle.embedded.server import free_port
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 150.0
 
 
 def run_aisle(

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from aisle.errors import Problem, StartupError
-from aisle.limits import LOG_BATCH_MESSAGES_MAX, LOG_DELIVERY_SECONDS_MAX, LOG_QUEUE_MESSAGES_MAX
+from aisle.limits import LOG_ADMIN_SECONDS_MAX, LOG_BATCH_MESSAGES_MAX, LOG_DELIVERY_SECONDS_MAX, LOG_QUEUE_MESSAGES_MAX
 from aisle.messages import PARTITIONS, Message, dead_letters, encode, key, topic, topics
 
 READER_MISSED_SECONDS = 6
@@ -231,7 +231,9 @@ async def ensure_lane(bootstrap: str, lane: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
     wanted = [NewTopic(name, num_partitions=PARTITIONS, replication_factor=-1) for name in topics(lane)]
     wanted.append(NewTopic(dead_letters(lane), num_partitions=1, replication_factor=-1))
-    for future in admin.create_topics(wanted, operation_timeout=30).values():
+    for future in admin.create_topics(
+        wanted, operation_timeout=LOG_ADMIN_SECONDS_MAX, request_timeout=LOG_ADMIN_SECONDS_MAX
+    ).values():
         try:
             await asyncio.wrap_future(future)
         except KafkaException as error:
