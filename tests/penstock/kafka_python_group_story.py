@@ -14,7 +14,7 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 POLL_MS = 30_000
 
 

@@ -68,6 +68,9 @@ class Reader:
             else:
                 self.errors.append(message.error().name())
 
+    def __str__(self) -> str:
+        return f"partitions {self.partitions}, read {sorted(self.read)}, errors {self.errors[-5:]}"
+
     @property
     def partitions(self) -> set[int]:
         return {at.partition for at in self.consumer.assignment()}
@@ -79,7 +82,7 @@ class Reader:
 def poll_until(readers: Sequence[Reader], condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < deadline, f"waited {PATIENCE_S} s for {what}: {[r.partitions for r in readers]}"
+        assert time.monotonic() < deadline, f"waited {PATIENCE_S} s for {what}: {[str(reader) for reader in readers]}"
         for reader in readers:
             reader.poll()
 

@@ -14,7 +14,7 @@ from tests.penstock.group_client import NO_DELAY
 from tests.penstock.test_transactions_wire import visible
 from tests.penstock.transactions_wire import TxnClient
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 PARTITIONS = 4
 QUICK = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 50, "log_level": 0}
 

@@ -18,7 +18,7 @@ from tests.apache_kafka import apache_kafka
 from tests.penstock.conftest import BrokerProcess, StoreProcess, _broker_starter, eventually
 from tests.penstock.group_client import NO_DELAY
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 ROUNDS = [True, False, True, False, True]  # commit or abort
 PER_ROUND = 5
 Seen = list[tuple[int, str]]

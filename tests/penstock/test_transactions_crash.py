@@ -18,7 +18,7 @@ from penstock.crash_points import VARIABLE
 from tests.penstock.conftest import BrokerProcess, StartBroker, StoreProcess, eventually
 from tests.penstock.group_client import NO_DELAY
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 # More than one round trip of markers carries, so that a crash can fall between two.
 PARTITIONS = 70
 ENDING = ["after_prepare", "after_some_markers", "after_markers", "after_offsets", "after_complete"]
