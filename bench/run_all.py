@@ -15,6 +15,7 @@ ROOT = Path(__file__).parent.parent
 COMMANDS = {
     "respline": ("-m", "bench.respline"),
     "inventory": ("-m", "aisle", "bench", "inventory", "--json"),
+    "sellout": ("-m", "aisle", "bench", "sellout", "--json"),
 }
 
 
