@@ -7,6 +7,7 @@ A server that does not start fails the run: nothing here is skipped for want of 
 import asyncio
 import inspect
 import itertools
+import resource
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -69,6 +70,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A worker that has run hundreds of tests with real clients has more open files than the usual soft limit allows.
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if not hasattr(config, "workerinput") and not config.getoption("--no-servers"):
         folder = tempfile.TemporaryDirectory(prefix="aisle-tests-")
         config.add_cleanup(folder.cleanup)

@@ -6,6 +6,7 @@ Bad input of any kind ends here: one line on standard error, exit code 2, nothin
 import argparse
 import asyncio
 import os
+import resource
 import sys
 from collections.abc import Sequence
 
@@ -66,9 +67,16 @@ def _serve(arguments: argparse.Namespace) -> int:
         raise StartupError(f"unknown role {', '.join(unknown) or '(none)'}; choose from {', '.join(ROLES)}")
     config = _with_servers(read_config(os.environ))
     configure_logs(config.log_level)
+    _allow_many_connections()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(config, roles))
     return 0
+
+
+def _allow_many_connections() -> None:
+    """Every viewer is an open file, and the usual soft limit of 1,024 is meant for programs that use select()."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _migrate(arguments: argparse.Namespace) -> int:

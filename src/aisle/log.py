@@ -58,6 +58,7 @@ class LogWriter:
         )
         self._bootstrap = bootstrap
         self._lanes: set[str] = set()
+        self._making_lanes = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
         self._stopping = threading.Event()
         self._confirmed: list[_Batch] = []
@@ -73,9 +74,13 @@ class LogWriter:
 
     async def _ensure_lanes(self, lanes: set[str]) -> None:
         """A lane's topics are made before its first message, which a broker would make with one partition."""
-        for lane in lanes - self._lanes:
-            await ensure_lane(self._bootstrap, lane)
-            self._lanes.add(lane)
+        if lanes <= self._lanes:
+            return
+        # One at a time: a rush on a new lane would otherwise ask for its topics once a request.
+        async with self._making_lanes:
+            for lane in lanes - self._lanes:
+                await ensure_lane(self._bootstrap, lane)
+                self._lanes.add(lane)
 
     async def bury(self, received: Sequence[tuple[Received, str, str]]) -> None:
         """Put messages that cannot be handled on the dead-letter topic: (message, lane, reason)."""

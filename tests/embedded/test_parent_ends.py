@@ -83,7 +83,8 @@ with Supervisor(Path({str(data)!r})) as supervisor:
         everyone = family(parent.pid)
         parent.send_signal(number)
         parent.communicate(timeout=PATIENCE_SECONDS)
-        assert parent.returncode in (128 + number, -number)
+        # 1: the signal came between fork and exec of a server, which Python reports as a failed start.
+        assert parent.returncode in (128 + number, -number, 1)
         assert all(gone(process) for process in everyone)
     assert (data / "valkey" / "clean").exists()
 

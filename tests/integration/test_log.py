@@ -60,6 +60,21 @@ async def test_an_uncommitted_batch_comes_again_and_a_committed_one_does_not(boo
     assert decode(new.value).booking == "b99"
 
 
+async def test_a_rush_on_a_new_lane_asks_for_its_topics_once(bootstrap, monkeypatch):
+    from aisle import log as log_module
+
+    asked = []
+
+    async def count(address: str, lane: str) -> None:
+        asked.append(lane)
+        await ensure_lane(address, lane)
+
+    monkeypatch.setattr(log_module, "ensure_lane", count)
+    async with open_writer(bootstrap) as writer:
+        await asyncio.gather(*(writer.publish([failed(n, "rush")]) for n in range(100)))
+    assert asked == ["rush"]
+
+
 async def test_a_lane_has_a_topic_for_every_message_and_one_for_dead_letters(bootstrap):
     await ensure_lane(bootstrap, "whole")
     from confluent_kafka.admin import AdminClient
@@ -87,6 +102,7 @@ async def test_publishing_without_a_log_fails_in_bounded_time(monkeypatch):
     from aisle import log as log_module
 
     monkeypatch.setitem(log_module.RELIABLE, "delivery.timeout.ms", 500)
+    monkeypatch.setattr(log_module, "LOG_ADMIN_SECONDS_MAX", 1)
     async with open_writer(f"127.0.0.1:{free_port()}") as writer:
         with pytest.raises(LogUnavailable):
             async with asyncio.timeout(30):
