@@ -83,7 +83,7 @@ with Supervisor(Path({str(data)!r})) as supervisor:
         everyone = family(parent.pid)
         parent.send_signal(number)
         parent.communicate(timeout=PATIENCE_SECONDS)
-        # 1: the signal came between fork and exec of a server, which Python reports as a failed start.
+        # 1 was seen once on a busy machine and its cause is not known; what counts here is that nobody is left.
         assert parent.returncode in (128 + number, -number, 1)
         assert all(gone(process) for process in everyone)
     assert (data / "valkey" / "clean").exists()
