@@ -10,7 +10,7 @@ help:  ## list the verbs
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 up: .venv/runtime  ## install, start everything, load a demo hall, print the address; Ctrl-C stops
-	@.venv/bin/aisle up
+	@.venv/bin/aisle up --demo
 
 setup: .venv/development  ## install only
 

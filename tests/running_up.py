@@ -19,13 +19,13 @@ from tests.running import PATIENCE_SECONDS, clean_environment, family, logs_of, 
 class Up:
     """A started `aisle up` with what it has printed so far."""
 
-    def __init__(self, data: Path, port: int) -> None:
+    def __init__(self, data: Path, port: int, *arguments: str) -> None:
         self.data = data
         self.address = f"http://127.0.0.1:{port}"
         self.output = data.parent / "output"
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "aisle", "up"],
+                [sys.executable, "-m", "aisle", "up", *arguments],
                 env=clean_environment({"AISLE_DATA_DIR": str(data), "AISLE_PORT": str(port)}),
                 stdout=output,
                 stderr=output,
@@ -47,8 +47,8 @@ class Up:
 
 
 @contextmanager
-def up(data: Path) -> Iterator[Up]:
-    started = Up(data, free_port())
+def up(data: Path, *arguments: str) -> Iterator[Up]:
+    started = Up(data, free_port(), *arguments)
     try:
         yield started
     finally:

@@ -15,6 +15,7 @@ import uvloop
 from aisle import __version__
 from aisle.accounts.command import mount_account
 from aisle.cli_bench import mount_bench
+from aisle.cli_demo import mount_demo
 from aisle.cli_store import mount_store
 from aisle.config import Config, read_config
 from aisle.embedded.errors import EmbeddedError
@@ -36,6 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
     up = verbs.add_parser("up", help="start everything on this machine and stop it on Ctrl-C")
+    up.add_argument("--demo", action="store_true", help="load the demonstration, with logins that everybody knows")
     up.set_defaults(verb=_up)
 
     serve = verbs.add_parser("serve", help="run roles of the platform against given servers")
@@ -47,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
 
     mount_account(verbs)
     mount_store(verbs)
+    mount_demo(verbs)
     mount_bench(verbs)
     return parser
 
@@ -54,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
 def _up(arguments: argparse.Namespace) -> int:
     from aisle.up import up
 
-    return up(read_config(os.environ))
+    return up(read_config(os.environ), demo=arguments.demo)
 
 
 def _serve(arguments: argparse.Namespace) -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from aisle.cli_demo import try_demo
 from aisle.config import PREFIX, Config
 from aisle.embedded.process import Program
 from aisle.embedded.server import free_port
@@ -26,7 +27,7 @@ CHILD_SETTINGS = ("host", "port", "database_url", "store_url", "kafka")
 WORKER_ROLES = "booking,reservation,ticketing"
 
 
-def up(config: Config) -> int:
+def up(config: Config, *, demo: bool = False) -> int:
     """Start in order, wait until all of it answers, print the address; return when told to stop."""
     config = msgspec.structs.replace(config, port=config.port or free_port())
     listen(config).close()  # a busy port is said before anything is started
@@ -34,8 +35,11 @@ def up(config: Config) -> int:
         config, _ = start_everything(config, supervisor, _say)
         with servers_file(config):
             address = _address(config)
+            shown = try_demo(config, address) if demo else []
             _say("")
             _say(f"  Aisle is ready at {address}")
+            for line in shown:
+                _say(line)
             _say(f"  API          {address}/docs/api")
             _say(f"  data, logs   {os.path.relpath(config.data_dir)}")
             _say("  Ctrl-C stops it; the data stays.")
