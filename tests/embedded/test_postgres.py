@@ -17,6 +17,7 @@ import pytest
 from aisle.embedded import identity, server
 from aisle.embedded.supervisor import EmbeddedError, Supervisor
 from tests.embedded.conftest import PATIENCE_SECONDS, eventually, family, gone
+from tests.needs import cannot
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 
@@ -232,7 +233,7 @@ def test_root_without_namespaces_runs_it_as_an_ordinary_user(
     data = open_directory / "data"
     shutil.copytree(database_template, data, symlinks=True)  # made by root in a namespace: it must change hands
     if not reachable_by_all(Path(__file__).parents[2] / ".venv"):
-        pytest.skip("the virtual environment is where no ordinary user may go")
+        cannot("the virtual environment is where no ordinary user may go")
     no_namespaces(monkeypatch)
     for _ in range(2):
         with Supervisor(data, log=lambda line: None) as supervisor:
@@ -263,7 +264,7 @@ def test_root_without_namespaces_and_without_a_reachable_path_is_told_so(
 def test_an_ordinary_user_just_runs_it(open_directory: Path) -> None:
     python = next((path for path in (sys.executable, "/usr/bin/python3") if usable_by_nobody(path)), None)
     if python is None:
-        pytest.skip("no Python that user nobody can run and that has our packages")
+        cannot("no Python that user nobody can run and that has our packages")
     script = f"""
 import asyncio, asyncpg
 from pathlib import Path

@@ -14,6 +14,7 @@ import pytest
 
 from aisle.config import Config
 from tests.conftest import with_settings
+from tests.needs import need
 from tests.respline.servers import Server, _die_with_parent
 from tests.respline.test_cluster import Nodes
 
@@ -56,11 +57,7 @@ def any_config(request: pytest.FixtureRequest, config: Config) -> Config:
 
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    if shutil.which("redis-server") is None:
-        missing = "no redis-server on the path; on Debian: apt-get install redis-server"
-        if os.environ.get("CI") == "true":
-            pytest.fail(missing)
-        pytest.skip(missing)
+    need("redis-server", "tests/install-programs.sh installs it on Debian")
     server = RedisServer(tmp_path_factory.mktemp("redis")).start()
     yield server
     server.kill()

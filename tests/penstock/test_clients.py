@@ -5,7 +5,6 @@ Consumers assign their partitions themselves here; groups have tests of their ow
 
 import asyncio
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioPartition
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from tests.needs import need
 from tests.penstock.conftest import BrokerProcess
 
 COMPRESSIONS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -47,8 +47,6 @@ def with_confluent_kafka(address: str, topic: str, compression: str) -> Seen:
 
 
 def with_kafka_python(address: str, topic: str, compression: str) -> Seen:
-    if compression in ("snappy", "lz4", "zstd"):
-        pytest.skip(f"kafka-python needs a package of its own for {compression}, which is not installed")
     story = Path(__file__).with_name("kafka_python_story.py")
     command = [sys.executable, "-W", "ignore", str(story), address, topic, compression, str(COUNT)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
@@ -99,9 +97,10 @@ def test_what_a_client_writes_it_reads_back(broker: BrokerProcess, topic: str, c
         assert stored < sum(map(len, VALUES)), "the batch is stored compressed"
 
 
-@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (Debian: apt-get install kcat)")
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_kcat_lists_produces_consumes_and_queries(broker: BrokerProcess, topic: str, compression: str) -> None:
+    need("kcat", "tests/install-programs.sh installs it on Debian")
+
     def kcat(*flags: str, given: str = "") -> str:
         command = ["kcat", "-b", broker.address, *flags]
         ended = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60, check=True)

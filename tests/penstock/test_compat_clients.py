@@ -5,7 +5,6 @@ its FINDINGS.md. Its packages are fetched once, into .cache.
 """
 
 import hashlib
-import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.apache_kafka import JARS, apache_kafka, require_apache_kafka
+from tests.needs import cannot, need
 from tests.penstock.conftest import BrokerProcess, StoreProcess, _broker_starter
 from tests.penstock.group_client import NO_DELAY
 
@@ -118,15 +118,3 @@ def fetch(command: list[str], folder: Path) -> None:
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=FETCH_S)
     if ended.returncode:
         cannot(f"{' '.join(command[:2])} failed: {ended.stderr.strip()[-300:]}")
-
-
-def need(program: str, where: str) -> None:
-    if shutil.which(program) is None:
-        cannot(f"{program} is not installed ({where})")
-
-
-def cannot(reason: str) -> None:
-    """Skip; in CI, where everything can be fetched, that is a failure."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.needs import need
 from tests.penstock.conftest import StartBroker
 from tests.penstock.group_client import NO_DELAY
-from tests.penstock.test_compat_clients import CACHE, COMPAT, build_once, fetch, need
+from tests.penstock.test_compat_clients import CACHE, COMPAT, build_once, fetch
 
 MODULE = "github.com/twmb/franz-go"
 LISTED = (COMPAT / "go" / "kgo-tests.txt").read_text().split()

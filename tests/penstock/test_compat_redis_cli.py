@@ -1,22 +1,18 @@
 """The example of docs/penstock/open-layout.md, done with the very programs it shows."""
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 
-import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.needs import need
 from tests.penstock.conftest import BrokerProcess
 
 
 def test_redis_cli_and_kcat_share_a_log(broker: BrokerProcess, topic: str) -> None:
     for program in ("redis-cli", "kcat"):
-        if shutil.which(program) is None:
-            reason = f"{program} is not installed (tests/install-programs.sh installs it on Debian)"
-            pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
+        need(program, "tests/install-programs.sh installs it on Debian")
     admin = AdminClient({"bootstrap.servers": broker.address})
     configs = {"penstock.layout": "entries", "penstock.offset.sequence.bits": "10"}
     admin.create_topics([NewTopic(topic, 1, config=configs)])[topic].result(60)

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from tests.needs import need
 from tests.penstock.conftest import (
     PATIENCE_S,
     BrokerProcess,
@@ -316,8 +316,9 @@ def test_kafka_python_consumers_share_take_over_and_look_from_outside(
     eventually(lambda: stored_group(broker, group)[b"members"] == b"[]", "the empty group to be stored")
 
 
-@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (Debian: apt-get install kcat)")
 def test_kcat_reads_as_a_group_and_goes_on_where_it_stopped(broker: BrokerProcess, topic: str, group: str) -> None:
+    need("kcat", "tests/install-programs.sh installs it on Debian")
+
     def kcat(count: int) -> list[int]:
         flags = ["-X", "auto.offset.reset=earliest", "-c", str(count), "-q", "-f", "%s\n"]
         command = ["kcat", "-b", broker.address, "-G", group, *flags, topic]

@@ -1,6 +1,5 @@
 """Getting in: passwords, users, TLS, old servers. No password may show up in an error or a repr."""
 
-import shutil
 import socket
 import ssl
 import subprocess
@@ -12,6 +11,7 @@ import pytest
 
 import respline
 from respline import NotSent, ServerError
+from tests.needs import need
 from tests.respline.conftest import MakeServer
 from tests.respline.servers import PATIENCE, Server
 from tests.respline.wires import answering, listening, proxy
@@ -91,8 +91,7 @@ def take_the_only_place(server: Server) -> socket.socket:
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[Path, Path]:
-    if shutil.which("openssl") is None:
-        pytest.skip("needs the openssl program to make a certificate")
+    need("openssl", "it makes the certificate")
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
