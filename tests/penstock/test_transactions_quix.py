@@ -1,13 +1,11 @@
 """Quix Streams, exactly once: a stateful application is killed twice, and its state is as if it never had been.
 
-It runs from an environment of its own under .cache, made from the hashed lock file on first use.
+It runs from an environment of its own (`tests/quix.py`).
 """
 
-import hashlib
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,14 +14,12 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.apache_kafka import apache_kafka
-from tests.needs import cannot
 from tests.penstock.conftest import BrokerProcess, StoreProcess, _broker_starter, die_with_parent
 from tests.penstock.group_client import NO_DELAY
+from tests.quix import quix_python
 
 ROOT = Path(__file__).parent.parent.parent
 PROGRAM = ROOT / "compat" / "quix" / "counting.py"
-LOCK = ROOT / "compat" / "quix" / "requirements.txt"
-FOLDER = ROOT / ".cache" / "quix-venv"
 PATIENCE_S = 120.0
 PARTITIONS, KEYS, MESSAGES = 2, 5, 300
 pytestmark = pytest.mark.xdist_group("apache-kafka")
@@ -31,21 +27,7 @@ pytestmark = pytest.mark.xdist_group("apache-kafka")
 
 @pytest.fixture(scope="session")
 def python() -> Path:
-    """The interpreter of an environment with Quix Streams."""
-    stamp, wanted = FOLDER / "complete", hashlib.sha256(LOCK.read_bytes()).hexdigest()
-    interpreter = FOLDER / "bin" / "python"
-    if stamp.is_file() and stamp.read_text() == wanted:
-        return interpreter
-    steps = [
-        [sys.executable, "-m", "venv", "--clear", str(FOLDER)],
-        [str(interpreter), "-m", "pip", "install", "--quiet", "--require-hashes", "-r", str(LOCK)],
-    ]
-    for step in steps:
-        ended = subprocess.run(step, capture_output=True, text=True)
-        if ended.returncode:
-            cannot(f"Quix Streams cannot be installed here: {ended.stderr.strip()[-300:]}")
-    stamp.write_text(wanted)
-    return interpreter
+    return quix_python()
 
 
 @pytest.fixture(scope="module")
