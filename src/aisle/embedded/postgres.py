@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from pathlib import Path
 from signal import SIGINT
@@ -16,7 +16,7 @@ from signal import SIGINT
 from aisle.embedded.errors import EmbeddedError
 from aisle.embedded.home import Home, sync_directory, write_private
 from aisle.embedded.identity import unprivileged_identity
-from aisle.embedded.process import Answer, Program
+from aisle.embedded.process import Answer, Program, nobody_asks
 from aisle.embedded.server import LOOPBACK, Server, wheel_directory
 
 MAJOR_VERSION = "18"
@@ -55,8 +55,8 @@ class PostgresServer(Server):
     def tcp_url(self) -> str:
         return f"postgresql://{USER}:{self._password}@{LOOPBACK}:{self.port}/{DATABASE}"
 
-    def start(self) -> None:
-        super().start()
+    def start(self, stop_asked: Callable[[], bool] = nobody_asks) -> None:
+        super().start(stop_asked)
         try:
             self._create_database()
         except EmbeddedError:

@@ -37,6 +37,14 @@ class Answer(enum.Enum):
     SILENT = enum.auto()
 
 
+class StopAsked(Exception):
+    """Somebody asked to stop while a program was starting; it is gone again."""
+
+
+def nobody_asks() -> bool:
+    return False
+
+
 class Program:
     stop_signal = signal.SIGTERM
     keeps: Path | None = None  # the directory of its data, named in errors so that people know it is still there
@@ -84,7 +92,8 @@ class Program:
         """It ended although nobody asked it to."""
         return not self._ending and self.exit_code is not None
 
-    def start(self) -> None:
+    def start(self, stop_asked: Callable[[], bool] = nobody_asks) -> None:
+        """Returns when it answers, or raises StopAsked at the next moment where giving up leaves nothing behind."""
         if self.running:
             return
         self._end(self.stop_signal)  # an earlier run that died by itself may have left descendants
@@ -93,10 +102,12 @@ class Program:
             self._prepare()
         except OSError as error:
             raise EmbeddedError(f"cannot start {self.name}: {error.strerror}: {error.filename}") from error
+        if stop_asked():
+            raise StopAsked
         self._spawn()
         try:
-            self._await_ready()
-        except (EmbeddedError, OSError, KeyboardInterrupt):
+            self._await_ready(stop_asked)
+        except (EmbeddedError, OSError, KeyboardInterrupt, StopAsked):
             self.kill()
             raise
 
@@ -185,7 +196,7 @@ class Program:
             preexec_fn=before_exec,  # noqa: PLW1509 - it only makes system calls: no imports, no locks
         )
 
-    def _await_ready(self) -> None:
+    def _await_ready(self, stop_asked: Callable[[], bool]) -> None:
         started = time.monotonic()
         patience = START_SECONDS
         while True:
@@ -193,6 +204,8 @@ class Program:
             answer = self._probe()
             if answer is Answer.READY:
                 return
+            if stop_asked():
+                raise StopAsked
             if not self.running:
                 raise self._complaint("ended while starting")
             if answer is Answer.LOADING:

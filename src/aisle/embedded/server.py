@@ -7,14 +7,14 @@ was asked for, or that clients already know from an earlier start, is never exch
 import os
 import random
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from importlib.util import find_spec
 from pathlib import Path
 
 from aisle.embedded.errors import EmbeddedError
 from aisle.embedded.home import Home
-from aisle.embedded.process import Program
+from aisle.embedded.process import Program, nobody_asks
 
 LOOPBACK = "127.0.0.1"
 PORT_TRIES = 5
@@ -28,10 +28,10 @@ class Server(Program):
         self.port = port or free_port()
         self._port_known = port != 0
 
-    def start(self) -> None:
+    def start(self, stop_asked: Callable[[], bool] = nobody_asks) -> None:
         for _ in range(PORT_TRIES):
             try:
-                super().start()
+                super().start(stop_asked)
                 self._port_known = True
                 return
             except EmbeddedError:

@@ -2,8 +2,9 @@
 
 Used by `aisle up`, by the tests and by the benchmarks. Plain subprocesses, no event loop. Children are stopped in
 reverse order of their start; if this process is killed, the kernel stops them. Between start() and stop() a SIGTERM
-that nobody else handles raises SystemExit, so that a `with` is left in order also before wait() is reached. wait()
-must be called from the main thread, where signals arrive; everything else may be called from any.
+that nobody else handles raises SystemExit, so that a `with` is left in order also before wait() is reached. While a
+program starts, stop signals wait until it can be given up. wait() must be called from the main thread, where signals
+arrive; everything else may be called from any.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ from typing import Self, TypeVar
 from aisle.embedded.errors import EmbeddedError
 from aisle.embedded.home import Home, open_home
 from aisle.embedded.postgres import PostgresServer
-from aisle.embedded.process import Program
+from aisle.embedded.process import Program, StopAsked
 from aisle.embedded.revival import Revival, ending
 from aisle.embedded.valkey import ValkeyServer
 
@@ -139,10 +140,22 @@ class Supervisor:
         return self._ground
 
     def _started(self, program: ProgramKind) -> ProgramKind:
+        if not _in_main_thread():
+            return self._start(program, lambda: False)
+        # An exception that a signal raises just anywhere can leave a lock held or a child that nobody knows; so it is
+        # raised between two looks at the starting program, by the handler that was there before.
+        with _stop_signals() as arrived, contextlib.suppress(StopAsked):
+            self._start(program, lambda: bool(arrived.numbers))
+        if arrived.numbers:
+            signal.raise_signal(arrived.numbers[0])
+            raise SystemExit(128 + arrived.numbers[0])  # that handler lets us live, or the signal was ignored
+        return program
+
+    def _start(self, program: ProgramKind, stop_asked: Callable[[], bool]) -> ProgramKind:
         started = time.monotonic()
         self._programs.append(program)
         try:
-            program.start()
+            program.start(stop_asked)
         except (EmbeddedError, OSError):
             self._programs.remove(program)
             raise

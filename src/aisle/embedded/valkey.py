@@ -7,7 +7,7 @@ tail that stays inside the file can hide what is acknowledged after it. A file t
 import platform
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +22,7 @@ from redis.retry import Retry
 
 from aisle.embedded.errors import EmbeddedError
 from aisle.embedded.home import Home, private_directory, write_private
-from aisle.embedded.process import Answer
+from aisle.embedded.process import Answer, nobody_asks
 from aisle.embedded.server import LOOPBACK, Server, wheel_directory
 
 ANSWER_SECONDS = 5.0
@@ -52,8 +52,8 @@ class ValkeyServer(Server):
     def tcp_url(self) -> str:
         return f"redis://:{self._password}@{LOOPBACK}:{self.port}/0"
 
-    def start(self) -> None:
-        super().start()
+    def start(self, stop_asked: Callable[[], bool] = nobody_asks) -> None:
+        super().start(stop_asked)
         if not (self._append and self._unclean):
             return
         try:
