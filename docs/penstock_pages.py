@@ -77,7 +77,7 @@ def keys_page() -> str:
             "Everything the broker knows is in the store under these keys; a broker that starts needs nothing else.",
             "Read them as you like. Write only to the streams of topics in the [open layout](open-layout.md): all",
             "other keys change together, inside scripts. `penstock inspect keys` lists them; the views `brokers`,",
-            "`topics`, `partitions` and `groups` say what they mean.",
+            "`topics`, `partitions`, `groups` and `transactions` say what they mean.",
             "",
             "Generated from the modules that make the keys, under `src/penstock`.",
             "",

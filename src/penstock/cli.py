@@ -84,7 +84,7 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
 def _add_inspect(inspect: argparse.ArgumentParser) -> None:
     inspect.set_defaults(run=_inspect)
     inspect.add_argument("view", choices=list(inspection.VIEWS))
-    inspect.add_argument("name", nargs="?", help="one topic (partitions, keys) or one group (groups)")
+    inspect.add_argument("name", nargs="?", help="one topic, group or transactional id")
     inspect.add_argument("--store", required=True, metavar="URL")
     inspect.add_argument("--keyspace", default="penstock")
     inspect.add_argument("--json", action="store_true", help="one JSON object instead of a table")

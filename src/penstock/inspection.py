@@ -14,6 +14,9 @@ from penstock.store.keys import Keys
 from penstock.store.offsets import OffsetStore
 from penstock.store.scripts import Scripts, Store
 from penstock.store.topics import Topic, Topics
+from penstock.store.transactions import TransactionStore
+from penstock.store.txn_keys import TxnKeys
+from penstock.transactions import NONE
 
 KEYS_MAX = 1000
 Row = dict[str, Any]
@@ -102,6 +105,34 @@ async def groups(store: Store, keyspace: str, name: str | None) -> list[Row]:
     return rows
 
 
+async def transactions(store: Store, keyspace: str, name: str | None) -> list[Row]:
+    """The transactional ids, a row each. What is open holds back read_committed readers of its partitions."""
+    keys = TxnKeys(keyspace)
+    records = TransactionStore(store, Scripts(store, in_transactions=False), Keys(keyspace), keys, None)
+    names = [known for known in await records.names(range(SLOTS)) if name in (None, known)]
+    if name is not None and not names:
+        raise BadConfig(f"no transactional id {name!r} in keyspace {keyspace!r}")
+    dues = await store.call_many([("ZSCORE", keys.transaction(known).due, known) for known in names])
+    rows = []
+    for known, stored, due in zip(names, await records.load(names), dues, strict=True):
+        record = stored.transaction if stored else None
+        partitions = [f"{topic}:{number}" for topic, _, number in record.partitions] if record else []
+        rows.append(
+            {
+                "transactional_id": known,
+                "state": record.state.value if record else "unreadable",
+                "producer_id": record.producer_id if record else None,
+                "epoch": record.epoch if record else None,
+                "timeout_ms": record.timeout_ms if record else None,
+                "started_ms": record.started_ms if record and record.started_ms != NONE else None,
+                "due_ms": int(float(_sound(due))) if due is not None else None,
+                "partitions": " ".join(partitions),
+                "groups": " ".join(record.groups) if record else "",
+            }
+        )
+    return rows
+
+
 async def raw_keys(store: Store, keyspace: str, name: str | None) -> list[Row]:
     """The keys themselves, at most a thousand: of everything, or of one topic or group by its name."""
     pattern = f"*{keyspace}*{name}*" if name else f"*{keyspace}*"
@@ -126,6 +157,7 @@ VIEWS: dict[str, Callable[[Store, str, str | None], Awaitable[list[Row]]]] = {
     "topics": topics,
     "partitions": partitions,
     "groups": groups,
+    "transactions": transactions,
     "keys": raw_keys,
 }
 

@@ -37,6 +37,7 @@ from penstock.store.groups import GroupStore
 from penstock.store.keys import Keys
 from penstock.store.log import Log
 from penstock.store.offsets import OffsetStore
+from penstock.store.probe import check_settings, scripts_need_transactions
 from penstock.store.producer_ids import ProducerIds
 from penstock.store.scripts import Scripts, Store
 from penstock.store.topics import Topics
@@ -70,6 +71,7 @@ async def running_broker(config: Config) -> AsyncIterator[Broker]:
             config.store_url, name="penstock", timeout=config.store_timeout_s, in_flight_max=STORE_CALLS_MAX
         )
         stack.push_async_callback(store.aclose)
+        await check_settings(store)
         durability = await _durability(config, stack)
         server = Server(
             config,
@@ -160,8 +162,7 @@ def _clock_ms() -> int:
 
 
 async def _scripts(store: Store) -> Scripts:
-    flavour = await store.call("INFO", "server")
-    return Scripts(store, in_transactions=b"kvrocks_version" in flavour)
+    return Scripts(store, in_transactions=await scripts_need_transactions(store))
 
 
 async def _durability(config: Config, stack: AsyncExitStack) -> Durability | None:

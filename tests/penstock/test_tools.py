@@ -10,6 +10,7 @@ import urllib.request
 from tests.penstock.batches import batch_of
 from tests.penstock.conftest import BrokerProcess, StartBroker, StoreProcess, eventually, free_port
 from tests.penstock.test_log import LogClient
+from tests.penstock.transactions_wire import TxnClient
 
 
 def page(port: int, path: str) -> tuple[int, str]:
@@ -82,6 +83,36 @@ def test_inspect_shows_topics_partitions_brokers_and_keys(broker: BrokerProcess,
     assert [(r["node"], r["port"]) for r in inspected(broker, "brokers")] == [(1, broker.port)]
     keys = {row["key"]: (row["type"], row["size"]) for row in inspected(broker, "keys", topic)}
     assert keys[broker.key(topic, 1, "log")] == ("stream", 1)
+
+
+def test_inspect_shows_transactions_and_what_they_hold(broker: BrokerProcess, topic: str) -> None:
+    open_id, done_id = f"{topic}-open", f"{topic}-done"
+    with TxnClient(broker.port) as client:
+        client.create(topic, partitions=2)
+        opened, done = client.started(open_id, timeout_ms=45_000), client.started(done_id)
+        for producer in (opened, done):
+            assert client.add(producer, topic, 1) == [0]
+        assert client.add_group(opened, "readers") == 0
+        assert client.ended(done, commit=True) == 0
+        eventually(
+            lambda: inspected(broker, "transactions", done_id)[0]["state"] == "CompleteCommit", "the commit to finish"
+        )
+        [row] = inspected(broker, "transactions", open_id)
+        assert {name: row[name] for name in ("state", "producer_id", "epoch", "partitions", "groups")} == {
+            "state": "Ongoing",
+            "producer_id": opened.id,
+            "epoch": opened.epoch,
+            "partitions": f"{topic}:1",
+            "groups": "readers",
+        }
+        assert int(str(row["due_ms"])) == int(str(row["started_ms"])) + 45_000, "when it is aborted for being too old"
+        assert {open_id, done_id} <= {row["transactional_id"] for row in inspected(broker, "transactions")}
+        assert client.ended(opened, commit=False) == 0
+    refused = penstock("inspect", "transactions", "nobody", "--store", broker.store_url, "--keyspace", broker.keyspace)
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        f"penstock: no transactional id 'nobody' in keyspace {broker.keyspace!r}\n",
+    )
 
 
 def test_inspect_prints_a_table_and_refuses_what_is_not_there(broker: BrokerProcess, topic: str) -> None:
