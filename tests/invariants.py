@@ -6,10 +6,13 @@ from collections.abc import Sequence
 import asyncpg
 import msgspec
 
+from aisle.booking.store import counts_of
 from aisle.messages import Part
 from aisle.reservation.facts import ClaimFact, EventFacts, HallFacts
 from aisle.reservation.inventory import Hall
 from aisle.reservation.keys import Place
+from aisle.reservation.pool import Pool, PoolPlace
+from aisle.reservation.pool_facts import PoolClaimFact, PoolFacts
 from aisle.reservation.subsection import Subsection
 from aisle.reservation.verify import verify
 from aisle.store import Store
@@ -36,7 +39,8 @@ async def assert_event_consistent(database: asyncpg.Pool, store: Store, event: i
         await _assert_purchases_counted(connection, event)
     report = await verify(store, event, facts)
     assert report.clean, "\n".join(map(str, report.findings))
-    assert report.places == len(facts.halls) > 0, "an event without subsections proves nothing"
+    assert (report.places, report.pools) == (len(facts.halls), len(facts.pools))
+    assert report.places + report.pools > 0, "an event without subsections proves nothing"
 
 
 async def unsettled(database: asyncpg.Pool, store: Store, events: Sequence[int]) -> list[str]:
@@ -92,7 +96,19 @@ async def facts_in_postgresql(connection: asyncpg.Connection, event: int) -> Eve
             if t["place"] == row["place"]
         )
         halls.append(HallFacts(hall, claims))
-    return EventFacts(event, tuple(halls))
+    pools = []
+    for row in await connection.fetch("select * from ticketing.pools where event_id = $1 order by place", event):
+        pool = Pool(
+            PoolPlace(event, row["pool"]), row["capacity"], row["price"], row["places_per_buyer"],
+            row["one_hold_per_buyer"],
+        )  # fmt: skip
+        claims_of_pool = tuple(
+            PoolClaimFact(str(t["booking"]), str(t["buyer"]), t["state"] == 2, t["price"], len(t["seats"]))
+            for t in taken
+            if t["place"] == row["place"]
+        )
+        pools.append(PoolFacts(pool, claims_of_pool))
+    return EventFacts(event, tuple(halls), tuple(pools))
 
 
 async def _assert_bookings_have_their_tickets(connection: asyncpg.Connection, event: int) -> None:
@@ -101,7 +117,11 @@ async def _assert_bookings_have_their_tickets(connection: asyncpg.Connection, ev
     )
     places = {
         (row["section"], row["subsection"]): row["place"]
-        for row in await connection.fetch("select * from ticketing.subsections where event_id = $1", event)
+        for row in await connection.fetch(
+            """select section, subsection, place from ticketing.subsections where event_id = $1
+               union all select pool, 0, place from ticketing.pools where event_id = $1""",
+            event,
+        )
     }
     owned: dict[tuple[int, int], object] = {}
     for booking in bookings:
@@ -123,18 +143,16 @@ async def _assert_bookings_have_their_tickets(connection: asyncpg.Connection, ev
 
 
 async def _assert_purchases_counted(connection: asyncpg.Connection, event: int) -> None:
-    rows = await connection.fetch(
-        "select buyer, sum(quantity) as seats from booking.bookings where event_id = $1 and state = any($2::text[]) "
-        "group by buyer",
-        event,
-        LIVE,
-    )
-    live = Counter({row["buyer"]: row["seats"] for row in rows})
+    live: Counter[tuple[object, str]] = Counter()
+    for row in await connection.fetch(
+        "select * from booking.bookings where event_id = $1 and state = any($2::text[])", event, LIVE
+    ):
+        live.update({(count.buyer, count.pool): count.seats for count in counts_of(row)})
     counted = {
-        row["buyer"]: row["seats"]
+        (row["buyer"], row["pool"]): row["seats"]
         for row in await connection.fetch("select * from booking.purchases where event_id = $1", event)
     }
-    assert counted == {buyer: live[buyer] for buyer in counted}, "a limit counts seats that nobody has, or forgot some"
+    assert counted == {key: live[key] for key in counted}, "a limit counts seats that nobody has, or forgot some"
     assert set(live) <= set(counted)
 
 
@@ -142,4 +160,7 @@ async def _taken_in_store(database: asyncpg.Pool, store: Store, event: int) -> i
     places = await database.fetch("select section, subsection from ticketing.subsections where event_id = $1", event)
     keys = [f"{store.prefix}section_stats:{{{event}:{row['section']}-{row['subsection']}}}" for row in places]
     replies = await store.call_many([("HMGET", key, "reserved", "sold") for key in keys])
+    pools = await database.fetch("select pool from ticketing.pools where event_id = $1", event)
+    keys = [f"{store.prefix}pool:{{{event}:{row['pool']}}}" for row in pools]
+    replies += await store.call_many([("HMGET", key, "held", "sold") for key in keys])
     return sum(int(number or 0) for reply in replies for number in reply)

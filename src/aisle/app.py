@@ -26,7 +26,7 @@ from aisle.accounts.desk import Desk, open_desk
 from aisle.booking.api import booking_routes
 from aisle.booking.desk import BookingDesk
 from aisle.booking.place import Placer
-from aisle.bridges import counts_of, open_gate, sales_from, switch_sale
+from aisle.bridges import counts_of, open_gate, pool_counts_of, sales_from, switch_sale
 from aisle.config import Config
 from aisle.db import check_database, open_database
 from aisle.envelope import envelope
@@ -44,6 +44,7 @@ from aisle.migrate import pending_migrations
 from aisle.problems import exception_answers
 from aisle.relay import Relay
 from aisle.reservation.inventory import Inventory
+from aisle.reservation.pools import Pools
 from aisle.services import Parts, running_services
 from aisle.store import Store, open_store
 from aisle.ticketing.api import EventDesk, event_routes
@@ -120,8 +121,8 @@ def build_app(
 async def _parts(config: Config, database: asyncpg.Pool, store: Store, writer: LogWriter) -> Parts:
     relays = {service: Relay(service, database, writer) for service in ("booking", "ticketing")}
     gate = await open_gate(database, store)
-    inventory = Inventory(store, gate)
-    return Parts(config, database, store, inventory, gate, writer, Catalogue(database, store), relays, _now)
+    inventory, pools = Inventory(store, gate), Pools(store, gate)
+    return Parts(config, database, store, inventory, pools, gate, writer, Catalogue(database, store), relays, _now)
 
 
 def _api_routers(parts: Parts, stack: AsyncExitStack) -> list[Router]:
@@ -135,7 +136,8 @@ def _api_routers(parts: Parts, stack: AsyncExitStack) -> list[Router]:
         parts.clock,
         parts.config.own_lane_from_seats,
         counts=partial(counts_of, parts.store),
-        switch=partial(switch_sale, parts.inventory),
+        pool_counts=partial(pool_counts_of, parts.pools),
+        switch=partial(switch_sale, parts.inventory, parts.pools),
     )
     bookings = BookingDesk(parts.database, placer, parts.relays["booking"], find_sale, parts.clock)
     return [event_routes(events), booking_routes(bookings)]

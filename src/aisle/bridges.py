@@ -11,12 +11,15 @@ from datetime import datetime
 import asyncpg
 import structlog
 
-from aisle.booking.place import FindSale, Sale
+from aisle.booking.place import FindSale, PoolTerms, Sale
 from aisle.errors import Problem, StoreScriptFailed
+from aisle.messages import POOL
 from aisle.reservation.facts import EventFacts
 from aisle.reservation.generation import RECHECK_SECONDS, Gate, Standing
 from aisle.reservation.inventory import Inventory
 from aisle.reservation.keys import Place
+from aisle.reservation.pool import PoolPlace
+from aisle.reservation.pools import Pools
 from aisle.reservation.reads import places_of, statuses
 from aisle.reservation.verify import verify_places
 from aisle.store import Store
@@ -54,6 +57,7 @@ def _sale(listing: Listing) -> Sale:
         partitions={section.section: section.partition for section in listing.sections},
         currency=event.currency,
         subsections={(hall.section, hall.subsection): (hall.rows, hall.seats_per_row) for hall in listing.halls},
+        pools={pool.pool: PoolTerms(pool.places_per_buyer, pool.partition) for pool in listing.pools},
     )
 
 
@@ -66,9 +70,21 @@ async def counts_of(store: Store, event: int) -> list[Counts]:
     ]
 
 
-async def switch_sale(inventory: Inventory, listing: Listing, on_sale: bool) -> None:
-    places = [Place(listing.event.id, hall.section, hall.subsection) for hall in listing.halls]
-    await inventory.switch(places, epoch=listing.event.epoch, on_sale=on_sale)
+async def pool_counts_of(pools: Pools, listing: Listing) -> list[Counts]:
+    names = [PoolPlace(listing.event.id, pool.pool) for pool in listing.pools]
+    return [
+        Counts(s.place.name, POOL, s.available, s.held, s.sold, 0, s.capacity, s.version)
+        for s in await pools.statuses(names)
+        if s is not None
+    ]
+
+
+async def switch_sale(inventory: Inventory, pools: Pools, listing: Listing, on_sale: bool) -> None:
+    event = listing.event
+    places = [Place(event.id, hall.section, hall.subsection) for hall in listing.halls]
+    await inventory.switch(places, epoch=event.epoch, on_sale=on_sale)
+    names = [PoolPlace(event.id, pool.pool) for pool in listing.pools]
+    await pools.switch(names, epoch=event.epoch, on_sale=on_sale)
 
 
 async def make_ready(
@@ -82,9 +98,10 @@ async def make_ready(
         await catalogue.changed(event.id)
         facts = await facts_of(database, event.id)
         places = [hall.hall.place for hall in facts.halls]
-        if any(status is None for status in await statuses(store, places)):
+        pools = [known.pool.place for known in facts.pools]
+        if None in await statuses(store, places) or None in await Pools(store).statuses(pools):
             continue  # its messages are still on their way
-        report = await verify_places(store, facts.halls)
+        report = await verify_places(store, facts.halls, facts.pools)
         findings = [*map(str, report.findings), *await _ticket_findings(database, facts)]
         if findings:
             log.error("event_not_ready", event=event.id, findings=findings[:5])
@@ -103,6 +120,7 @@ async def _ticket_findings(database: asyncpg.Pool, facts: EventFacts) -> list[st
     async with database.acquire() as connection:
         rows = await tickets.new_tickets(connection, facts.event)
     expected = {(n, hall.hall.shape.seats, tuple(sorted(hall.hall.blocked))) for n, hall in enumerate(facts.halls)}
+    expected |= {(len(facts.halls) + n, known.pool.capacity, ()) for n, known in enumerate(facts.pools)}
     return [f"tickets of place {place} differ" for place, _, _ in expected ^ rows]
 
 
@@ -151,7 +169,8 @@ async def _verify_and_admit(database: asyncpg.Pool, store: Store, gate: Gate) ->
     events = await known_events(database)
     findings: list[str] = []
     for event in events:
-        findings += map(str, (await verify_places(store, (await facts_of(database, event)).halls)).findings)
+        facts = await facts_of(database, event)
+        findings += map(str, (await verify_places(store, facts.halls, facts.pools)).findings)
     if findings:
         hint = "aisle rebuild --event N, then aisle verify --admit --fresh"
         log.error("store_stays_closed", standing=standing, findings=findings[:5], hint=hint)

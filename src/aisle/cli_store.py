@@ -76,7 +76,7 @@ async def _with_store(config: Config, work: Work) -> int:
     from aisle.reservation.facts import BadFacts
     from aisle.reservation.inspect import Unreadable
     from aisle.reservation.keys import BadName
-    from aisle.reservation.rebuild import RebuildRaced
+    from aisle.reservation.rebuilt import RebuildRaced
     from aisle.store import open_store
     from respline import ServerError
 
@@ -125,7 +125,8 @@ async def _verified(store: "Store", event: int | None, facts_file: str | None) -
     report = await verify(store, event)
     async with _database() as database:
         for known in [event] if event else await known_events(database):
-            found = (await verify_places(store, (await facts_of(database, known)).halls)).findings
+            facts = await facts_of(database, known)
+            found = (await verify_places(store, facts.halls, facts.pools)).findings
             report.findings += [finding for finding in found if finding not in report.findings]
     return report
 
@@ -289,6 +290,7 @@ def _say_report(arguments: argparse.Namespace, report: "Report", *, admitted: bo
         for finding in report.findings:
             print(finding)
         counted = f"{report.events} events, {report.places} subsections, {report.seats} seats"
+        counted += f", {report.pools} pools" if report.pools else ""
         print(f"{counted}: {len(report.findings)} findings in {report.seconds:.2f} s")
     return 0 if report.clean else 1
 

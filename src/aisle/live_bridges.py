@@ -22,8 +22,11 @@ from aisle.live.connections import Limits
 from aisle.live.hall import SeatMap, Subsection
 from aisle.live.hub import Hub, open_hub
 from aisle.live.seats import Upstream
+from aisle.messages import POOL
 from aisle.metrics import Metrics
 from aisle.reservation.keys import Place
+from aisle.reservation.pool import PoolPlace, PoolStatus
+from aisle.reservation.pools import Pools
 from aisle.reservation.reads import seat_maps, statuses
 from aisle.services import Parts
 from aisle.store import Store
@@ -44,26 +47,58 @@ async def open_live(parts: Parts, desk: Desk, metrics: Metrics) -> AsyncIterator
 
 
 def seats_from(catalogue: Catalogue, store: Store) -> Upstream:
+    pools = Pools(store)
+
     async def check_public(event_id: int) -> None:
         if (await catalogue.find(event_id)).event.state not in (EventState.ON_SALE, EventState.CLOSED):
             raise Problem(404, "not_found", "no such event")
 
     async def subsections(event_id: int) -> list[Subsection]:
-        halls = (await catalogue.find(event_id)).halls
-        return [Subsection(event_id, h.section, h.subsection, h.rows, h.seats_per_row) for h in halls]
+        listing = await catalogue.find(event_id)
+        halls = [Subsection(event_id, h.section, h.subsection, h.rows, h.seats_per_row) for h in listing.halls]
+        return halls + [Subsection(event_id, p.pool, POOL, 1, p.capacity) for p in listing.pools]
 
     async def versions(asked: Sequence[Subsection]) -> list[int | None]:
-        return [status.version if status else None for status in await statuses(store, _places(asked))]
+        found = {s.place: s.version for s in await statuses(store, _places(asked)) if s}
+        counted = {s.place: s.version for s in await pools.statuses(_pools(asked)) if s}
+        return [counted.get(_pool(s)) if s.number == POOL else found.get(_place(s)) for s in asked]
 
     async def maps(asked: Sequence[Subsection]) -> list[SeatMap | None]:
-        found = await seat_maps(store, _places(asked))
-        return [SeatMap(seats.version, seats.packed) if seats else None for seats in found]
+        found = {m.place: SeatMap(m.version, m.packed) for m in await seat_maps(store, _places(asked)) if m}
+        drawn = {s.place: _drawn(s) for s in await pools.statuses(_pools(asked)) if s}
+        return [drawn.get(_pool(s)) if s.number == POOL else found.get(_place(s)) for s in asked]
 
     return Upstream(check_public, subsections, versions, maps)
 
 
+def _drawn(status: PoolStatus) -> SeatMap:
+    """A pool as a row of places, sold ones first, then held, then free: browsers draw counts as they draw seats."""
+    sold, taken = status.sold, status.sold + status.held
+    packed = bytearray((status.capacity + 3) // 4)
+    packed[: sold // 4] = b"\xaa" * (sold // 4)
+    first, last = (sold + 3) // 4, taken // 4
+    packed[first : max(first, last)] = b"\x55" * (last - first)
+    # What is left are the places beside the two borders, in bytes that hold more than one state.
+    borders = (*range(sold // 4 * 4, min(first * 4, taken)), *range(max(first, last) * 4, taken))
+    for place in borders:
+        packed[place // 4] |= (2 if place < sold else 1) << (6 - 2 * (place % 4))
+    return SeatMap(status.version, bytes(packed))
+
+
+def _place(subsection: Subsection) -> Place:
+    return Place(subsection.event, subsection.section, subsection.number)
+
+
+def _pool(subsection: Subsection) -> PoolPlace:
+    return PoolPlace(subsection.event, subsection.section)
+
+
 def _places(asked: Sequence[Subsection]) -> list[Place]:
-    return [Place(s.event, s.section, s.number) for s in asked]
+    return [_place(s) for s in asked if s.number != POOL]
+
+
+def _pools(asked: Sequence[Subsection]) -> list[PoolPlace]:
+    return [_pool(s) for s in asked if s.number == POOL]
 
 
 def bookings_from(parts: Parts) -> Bookings:

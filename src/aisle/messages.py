@@ -14,6 +14,7 @@ import msgspec
 
 PARTITIONS = 10
 SHARED_LANE = "shared"
+POOL = 0  # the subsection of a part that is places of a pool
 
 BOOKING = "booking-service"
 RESERVATION = "seat-reservation-service"
@@ -21,12 +22,19 @@ TICKETING = "event-ticketing-service"
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Seats of one subsection that belong to one booking, by index, at the price of one seat in minor units."""
+    """Seats of one subsection that belong to one booking, by index, at the price of one seat in minor units.
+
+    Subsection 0 is a pool: `section` is its name, `seats` are the numbers of its tickets.
+    """
 
     section: str
     subsection: int
     seats: tuple[int, ...]
     price: int
+
+    @property
+    def in_pool(self) -> bool:
+        return self.subsection == POOL
 
 
 class Subhall(msgspec.Struct, frozen=True):
@@ -39,6 +47,16 @@ class Subhall(msgspec.Struct, frozen=True):
     rank: int
     blocked: tuple[int, ...] = ()
     accessible: tuple[int, ...] = ()
+
+
+class OpenedPool(msgspec.Struct, frozen=True):
+    """One pool as the store has to open it. `limit` is how many places one claim may take."""
+
+    pool: str
+    capacity: int
+    price: int
+    limit: int
+    one_hold_per_buyer: bool
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -59,16 +77,17 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class SeatsInitialized(Message, frozen=True, kw_only=True, tag="seats_initialized"):
-    """Ticketing has written the ticket rows of a section; the store is to open its subsections."""
+    """Ticketing has written the ticket rows of a section or a pool; the store is to open its subsections or it."""
 
     action = "seat-initialization-command-in-kvrocks"
     sender, receiver = TICKETING, RESERVATION
     halls: tuple[Subhall, ...]
     limit: int
+    pools: tuple[OpenedPool, ...] = ()
 
 
 class TicketReserveRequested(Message, frozen=True, kw_only=True, tag="ticket_reserve_requested"):
-    """A buyer wants seats: the best `quantity`, or the `seats` named (index in one subsection)."""
+    """A buyer wants the best `quantity` seats, the `seats` named (index in one subsection), or places `in_pool`."""
 
     action = "ticket-reserving-request-in-kvrocks"
     sender, receiver = BOOKING, RESERVATION
@@ -80,6 +99,7 @@ class TicketReserveRequested(Message, frozen=True, kw_only=True, tag="ticket_res
     seats: tuple[int, ...] | None = None
     accessible: int = 0
     allow_partial: bool = False
+    in_pool: str | None = None
 
 
 class SeatsReserved(Message, frozen=True, kw_only=True, tag="seats_reserved"):
@@ -89,6 +109,27 @@ class SeatsReserved(Message, frozen=True, kw_only=True, tag="seats_reserved"):
     sender, receiver = RESERVATION, TICKETING
     booking: str
     buyer: str
+    parts: tuple[Part, ...]
+
+
+class PlacesReserved(Message, frozen=True, kw_only=True, tag="places_reserved"):
+    """The store holds so many places of a pool for the booking; PostgreSQL is to give each of them a ticket."""
+
+    action = "give-tickets-to-places-in-postgresql"
+    sender, receiver = RESERVATION, TICKETING
+    booking: str
+    buyer: str
+    pool: str
+    quantity: int
+    price: int
+
+
+class PlacesTicketed(Message, frozen=True, kw_only=True, tag="places_ticketed"):
+    """The places of a pool have their tickets; the buyer may pay."""
+
+    action = "update-booking-status-to-pending-payment"
+    sender, receiver = TICKETING, BOOKING
+    booking: str
     parts: tuple[Part, ...]
 
 
@@ -164,6 +205,8 @@ AnyMessage = (
     SeatsInitialized
     | TicketReserveRequested
     | SeatsReserved
+    | PlacesReserved
+    | PlacesTicketed
     | BookingPendingPayment
     | BookingFailed
     | TicketsRefused

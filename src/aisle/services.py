@@ -26,6 +26,7 @@ from aisle.messages import BOOKING, RESERVATION, SHARED_LANE, TICKETING, group, 
 from aisle.relay import Relay
 from aisle.reservation.generation import Gate
 from aisle.reservation.inventory import Inventory
+from aisle.reservation.pools import Pools
 from aisle.reservation.sweeper import sweep_for_ever
 from aisle.reservation.worker import ReservationWorker
 from aisle.store import Store
@@ -47,6 +48,7 @@ class Parts:
     database: asyncpg.Pool
     store: Store
     inventory: Inventory
+    pools: Pools
     gate: Gate
     writer: LogWriter
     catalogue: Catalogue
@@ -95,7 +97,7 @@ async def _serve_lanes(parts: Parts, services: Sequence[str]) -> None:
         "booking": BookingWorker(
             parts.database, payment_seconds=parts.config.payment_seconds, clock=parts.clock
         ).handle,
-        "reservation": ReservationWorker(parts.store, parts.inventory).handle,
+        "reservation": ReservationWorker(parts.store, parts.inventory, parts.pools).handle,
         "ticketing": TicketingWorker(parts.database, ended=ended_bookings).handle,
     }
     async with AsyncExitStack() as stack:

@@ -11,9 +11,12 @@ import asyncpg
 from aisle.reservation.facts import ClaimFact, EventFacts, HallFacts
 from aisle.reservation.inventory import Hall
 from aisle.reservation.keys import Place
+from aisle.reservation.pool import Pool, PoolPlace
+from aisle.reservation.pool_facts import PoolClaimFact, PoolFacts
 from aisle.reservation.subsection import Subsection
 from aisle.ticketing import store as tickets
 from aisle.ticketing.event import Subhall
+from aisle.ticketing.pool import Pool as TicketPool
 
 TAKEN = """
     select t.place, t.seat, t.state, t.booking, t.price, b.buyer, b.placed_at
@@ -35,9 +38,12 @@ async def facts_of(database: asyncpg.Pool, event_id: int) -> EventFacts:
         if event is None:
             raise LookupError(f"event {event_id} is not in the database")
         halls = await tickets.halls_of(connection, event_id)
+        pools = await tickets.pools_of(connection, event_id)
         claims = _claims(await connection.fetch(TAKEN, event_id))
     return EventFacts(
-        event_id, tuple(HallFacts(opened_hall(event, sub), tuple(claims[sub.place]), event.epoch) for sub in halls)
+        event_id,
+        tuple(HallFacts(opened_hall(event, sub), tuple(claims[sub.place]), event.epoch) for sub in halls),
+        tuple(PoolFacts(opened_pool(event, pool), _counted(claims[pool.place]), event.epoch) for pool in pools),
     )
 
 
@@ -47,6 +53,16 @@ def opened_hall(event: tickets.Event, sub: Subhall) -> Hall:
     place = Place(event.id, sub.section, sub.subsection)
     limit = min(event.seats_per_booking, shape.seats)
     return Hall(place, shape, sub.price, limit, sub.place, frozenset(sub.blocked))
+
+
+def opened_pool(event: tickets.Event, pool: TicketPool) -> Pool:
+    """A pool as the store has it while the event is on sale."""
+    place = PoolPlace(event.id, pool.pool)
+    return Pool(place, pool.capacity, pool.price, pool.places_per_buyer, pool.one_hold_per_buyer)
+
+
+def _counted(claims: list[ClaimFact]) -> tuple[PoolClaimFact, ...]:
+    return tuple(PoolClaimFact(c.id, c.owner, c.sold, c.price, len(c.seats), c.taken_ms) for c in claims)
 
 
 def _claims(rows: list[asyncpg.Record]) -> dict[int, list[ClaimFact]]:

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from aisle.messages import BookingFailed, SeatsReserved, TicketReserveRequested
 from aisle.reservation.inventory import Inventory
+from aisle.reservation.pools import Pools
 from aisle.reservation.worker import ReservationWorker
 from tests.invariants import assert_store_consistent
 from tests.people import a_hall, expect
@@ -54,7 +55,7 @@ async def test_defect_8_two_workers_that_both_believe_to_own_a_section_give_no_s
 
     both, one, other = ([request(n) for n in range(20)] for _ in range(3))
     async with stage.behind() as (_, store), stage.behind() as (_, another_store):
-        owners = [ReservationWorker(s, Inventory(s)) for s in (store, another_store)]
+        owners = [ReservationWorker(s, Inventory(s), Pools(s)) for s in (store, another_store)]
         answers = await asyncio.gather(owners[0].handle([*both, *one]), owners[1].handle([*both, *other]))
         await assert_store_consistent(store, event)
     seats_of, refused = {}, set()

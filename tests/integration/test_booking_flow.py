@@ -28,6 +28,7 @@ from aisle.messages import (
 from aisle.metrics import Metrics
 from aisle.reservation.inventory import Inventory
 from aisle.reservation.keys import Place
+from aisle.reservation.pools import Pools
 from aisle.reservation.reads import statuses
 from aisle.reservation.worker import ReservationWorker
 from aisle.store import Store, open_store
@@ -104,7 +105,7 @@ async def stage(config: Config, metrics: Metrics, bootstrap: str) -> AsyncIterat
         event = await create_event(database)
         await ensure_lane(bootstrap, event.lane)
         handlers = {
-            RESERVATION: ReservationWorker(store, Inventory(store)).handle,
+            RESERVATION: ReservationWorker(store, Inventory(store), Pools(store)).handle,
             TICKETING: TicketingWorker(database, ended=booking_store.ended_bookings).handle,
             BOOKING: BookingWorker(database, payment_seconds=900, clock=lambda: NOW).handle,
         }

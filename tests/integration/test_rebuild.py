@@ -9,7 +9,8 @@ from aisle.reservation.inspect import look_at_facts
 from aisle.reservation.inventory import Hall
 from aisle.reservation.keys import event_sections
 from aisle.reservation.reads import who_has
-from aisle.reservation.rebuild import RebuildRaced, rebuild
+from aisle.reservation.rebuild import rebuild
+from aisle.reservation.rebuilt import RebuildRaced
 from aisle.reservation.sweeper import sweep_once
 from aisle.reservation.verify import verify
 from aisle.store import Store

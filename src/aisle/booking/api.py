@@ -15,15 +15,16 @@ from aisle.booking import store
 from aisle.booking.booking import Booking, Request
 from aisle.booking.desk import BookingDesk
 from aisle.booking.expire import cancel
-from aisle.booking.place import FindSale, Order
+from aisle.booking.place import FindSale, Order, Sale
 from aisle.errors import Problem
 from aisle.limits import PAGE_ROWS_MAX
+from aisle.messages import Part
 
 SeatName = Annotated[str, Meta(pattern="^[1-9][0-9]{0,4}-[1-9][0-9]{0,2}$", description="`row-seat`, such as `5-10`.")]
 
 
 class BookingOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`best_available` in the hall, a section or a subsection; or `manual`: the seats named, in one subsection."""
+    """`best_available` in the hall, a section, a subsection or a pool; `manual`: the seats named, in one subsection."""
 
     event_id: Annotated[int, Meta(ge=1, le=2**63 - 1)]
     mode: Annotated[str, Meta(pattern="^(best_available|manual)$")] = "best_available"
@@ -33,13 +34,17 @@ class BookingOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     seats: Annotated[tuple[SeatName, ...], Meta(min_length=1, max_length=100)] | None = None
     accessible: Annotated[int, Meta(ge=0, le=100)] = 0
     allow_partial: bool = False
+    pool: Annotated[str, Meta(pattern="^[A-Za-z0-9_]{1,32}$")] | None = None
 
 
 class BookedSeats(msgspec.Struct, frozen=True):
+    """Seats of one subsection. Subsection 0 is a pool: its places are counted and have no names."""
+
     section: str
     subsection: int
     seats: list[str]
     price: int
+    places: int
 
 
 class BookingView(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,6 +113,8 @@ async def _request(desk: BookingDesk, order: BookingOrder) -> Request:
     """The order with its seats as indexes; what contradicts itself is refused."""
     if order.subsection is not None and order.section is None:
         raise Problem(422, "bad_order", "a subsection needs its section")
+    if order.pool is not None:
+        return _places(order)
     if order.mode == "best_available":
         if order.quantity is None or order.seats is not None:
             raise Problem(422, "bad_order", "best_available takes a quantity and no seats")
@@ -136,6 +143,14 @@ async def _request(desk: BookingDesk, order: BookingOrder) -> Request:
     )
 
 
+def _places(order: BookingOrder) -> Request:
+    if order.mode != "best_available" or order.quantity is None or order.accessible:
+        raise Problem(422, "bad_order", "a pool takes best_available and a quantity")
+    if order.section is not None or order.seats is not None:
+        raise Problem(422, "bad_order", "a pool has no sections and no seats")
+    return Request(quantity=order.quantity, pool=order.pool, allow_partial=order.allow_partial)
+
+
 def _index(name: str, rows: int, seats_per_row: int) -> int:
     row, seat = map(int, name.split("-"))
     if row > rows or seat > seats_per_row:
@@ -143,13 +158,17 @@ def _index(name: str, rows: int, seats_per_row: int) -> int:
     return (row - 1) * seats_per_row + seat - 1
 
 
+def _names(part: Part, sale: Sale) -> list[str]:
+    _, width = sale.subsections[part.section, part.subsection]
+    return [f"{seat // width + 1}-{seat % width + 1}" for seat in part.seats]
+
+
 async def view_of(booking: Booking, find_sale: FindSale) -> BookingView:
     sale = await find_sale(booking.event_id)
     seats = []
     for part in booking.parts:
-        _, width = sale.subsections[part.section, part.subsection]
-        names = [f"{seat // width + 1}-{seat % width + 1}" for seat in part.seats]
-        seats.append(BookedSeats(part.section, part.subsection, names, part.price))
+        names = [] if part.in_pool else _names(part, sale)
+        seats.append(BookedSeats(part.section, part.subsection, names, part.price, len(part.seats)))
     return BookingView(
         id=booking.id,
         event_id=booking.event_id,

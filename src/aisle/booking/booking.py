@@ -48,7 +48,7 @@ def sources_of(target: State) -> list[str]:
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the buyer asked for: the best `quantity` somewhere, or the seats named."""
+    """What the buyer asked for: the best `quantity` somewhere, the seats named, or `quantity` places of a pool."""
 
     quantity: int
     section: str | None = None
@@ -56,6 +56,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     seats: tuple[int, ...] | None = None
     accessible: int = 0
     allow_partial: bool = False
+    pool: str | None = None
 
 
 class Booking(msgspec.Struct, frozen=True, kw_only=True):

@@ -43,6 +43,16 @@ class Sale(msgspec.Struct, frozen=True):
     currency: str
     # (section, subsection) -> (rows, seats per row)
     subsections: dict[tuple[str, int], tuple[int, int]]
+    pools: dict[str, "PoolTerms"] = {}
+
+    def limit_of(self, pool: str | None) -> int:
+        """How many seats of the hall, or places of the pool, one buyer may have at a time."""
+        return self.seats_per_buyer if pool is None else self.pools[pool].places_per_buyer
+
+
+class PoolTerms(msgspec.Struct, frozen=True):
+    places_per_buyer: int
+    partition: int
 
 
 # Answers from a copy that may be a second old; raises 404 for an event that does not exist.
@@ -86,15 +96,16 @@ class Placer:
             request=order.request,
             idempotency_key=order.idempotency_key,
             request_hash=_hash(order),
-            seats_max=sale.seats_per_buyer,
-            partition=sale.partitions[order.request.section or next(iter(sale.partitions))],
+            seats_max=sale.limit_of(order.request.pool),
+            partition=partition_of(order.request, sale),
             epoch=sale.epoch,
         )
         placed = await self._commit.submit(placing)
         if placed.other_request:
             raise Problem(422, "key_reused", "this Idempotency-Key was used for another request")
         if placed.over_limit:
-            raise Problem(409, "limit", f"one buyer may have {sale.seats_per_buyer} seats of this event at a time")
+            of_what = f"places of {order.request.pool}" if order.request.pool else "seats of this event"
+            raise Problem(409, "limit", f"one buyer may have {placing.seats_max} {of_what} at a time")
         if placed.new:
             return _fresh(placing, now)
         async with self._database.acquire() as connection:
@@ -139,6 +150,11 @@ def check_order(request: Request, sale: Sale) -> None:
     """Refuse what can be refused before anything is written."""
     if not sale.on_sale:
         raise Problem(409, "sale_not_open", "this event is not on sale")
+    if request.pool is not None:
+        _check_places(request, sale)
+        return
+    if not sale.partitions:
+        raise Problem(422, "bad_order", "this event has pools only: name one")
     if not 1 <= request.quantity <= sale.seats_per_booking:
         raise Problem(422, "bad_quantity", f"a booking has 1 to {sale.seats_per_booking} seats")
     if not 0 <= request.accessible <= request.quantity:
@@ -153,13 +169,27 @@ def check_order(request: Request, sale: Sale) -> None:
             raise Problem(404, "unknown_seat", "a named seat does not exist")
 
 
+def _check_places(request: Request, sale: Sale) -> None:
+    terms = sale.pools.get(request.pool or "")
+    if terms is None:
+        raise Problem(404, "unknown_pool", f"there is no pool {request.pool!r}")
+    if not 1 <= request.quantity <= terms.places_per_buyer:
+        raise Problem(422, "bad_quantity", f"a booking has 1 to {terms.places_per_buyer} places of this pool")
+
+
+def partition_of(request: Request, sale: Sale) -> int:
+    if request.pool is not None:
+        return sale.pools[request.pool].partition
+    return sale.partitions[request.section or next(iter(sale.partitions))]
+
+
 def reserve_message(placing: store.Placing) -> TicketReserveRequested:
     request = placing.request
     return TicketReserveRequested(
         id=str(placing.id),
         lane=placing.lane,
         event=placing.event_id,
-        section=request.section or "any",
+        section=request.pool or request.section or "any",
         partition=placing.partition,
         epoch=placing.epoch,
         booking=str(placing.id),
@@ -170,6 +200,7 @@ def reserve_message(placing: store.Placing) -> TicketReserveRequested:
         seats=request.seats,
         accessible=request.accessible,
         allow_partial=request.allow_partial,
+        in_pool=request.pool,
     )
 
 

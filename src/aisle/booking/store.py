@@ -6,7 +6,7 @@ whatever processes, can both pass a check that only one of them may.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import asyncpg
@@ -25,26 +25,26 @@ COLUMNS = "id, event_id, state, quantity, parts, total, reason, placed_at, deadl
 PLACE = """
     with asked as (
         select * from unnest($1::uuid[], $2::bigint[], $3::text[], $4::uuid[], $5::jsonb[], $6::int[], $7::text[],
-                             $8::bytea[], $9::int[], $11::smallint[], $12::int[])
+                             $8::bytea[], $9::int[], $11::smallint[], $12::int[], $13::text[])
             as a(id, event_id, lane, buyer, request, quantity, idempotency_key, request_hash, seats_max,
-                 partition, epoch)
+                 partition, epoch, pool)
     ), earlier as (
         select b.id, b.buyer, b.idempotency_key, b.request_hash
         from booking.bookings b join asked a using (buyer, idempotency_key)
     ), counted as (
-        insert into booking.purchases as p (event_id, buyer, seats, seats_max)
-        select event_id, buyer, quantity, seats_max from asked
+        insert into booking.purchases as p (event_id, buyer, pool, seats, seats_max)
+        select event_id, buyer, pool, quantity, seats_max from asked
         where (buyer, idempotency_key) not in (select buyer, idempotency_key from earlier)
-        on conflict (event_id, buyer) do update
+        on conflict (event_id, buyer, pool) do update
             set seats = p.seats + excluded.seats, seats_max = excluded.seats_max
             where p.seats + excluded.seats <= excluded.seats_max
-        returning event_id, buyer
+        returning event_id, buyer, pool
     ), placed as (
         insert into booking.bookings
             (id, event_id, lane, partition, epoch, buyer, request, quantity, idempotency_key, request_hash, placed_at)
         select a.id, a.event_id, a.lane, a.partition, a.epoch, a.buyer, a.request, a.quantity, a.idempotency_key,
                a.request_hash, $10
-        from asked a join counted c using (event_id, buyer)
+        from asked a join counted c using (event_id, buyer, pool)
         on conflict (buyer, idempotency_key) do nothing
         returning id
     )
@@ -52,22 +52,23 @@ PLACE = """
            c.buyer is not null as counted, p.id is not null as placed
     from asked a
     left join earlier e using (buyer, idempotency_key)
-    left join counted c using (event_id, buyer)
+    left join counted c using (event_id, buyer, pool)
     left join placed p on p.id = a.id
 """
 
 # In the order in which `place` takes these rows, so that the two cannot wait for each other.
 LOCK_PURCHASES = """
     select 1 from booking.purchases
-    where (event_id, buyer) in (select * from unnest($1::bigint[], $2::uuid[]))
-    order by event_id, buyer for update
+    where (event_id, buyer, pool) in (select * from unnest($1::bigint[], $2::uuid[], $3::text[]))
+    order by event_id, buyer, pool for update
 """
 
 UNCOUNT = """
     update booking.purchases p set seats = p.seats - u.seats
-    from (select event_id, buyer, sum(seats) as seats
-          from unnest($1::bigint[], $2::uuid[], $3::int[]) as u(event_id, buyer, seats) group by 1, 2) u
-    where (p.event_id, p.buyer) = (u.event_id, u.buyer)
+    from (select event_id, buyer, pool, sum(seats) as seats
+          from unnest($1::bigint[], $2::uuid[], $3::text[], $4::int[]) as u(event_id, buyer, pool, seats)
+          group by 1, 2, 3) u
+    where (p.event_id, p.buyer, p.pool) = (u.event_id, u.buyer, u.pool)
 """
 
 TO_PENDING_PAYMENT = """
@@ -82,7 +83,8 @@ TO_ENDED = """
     update booking.bookings b set state = $2, reason = o.reason, ended_at = $3
     from unnest($1::uuid[], $4::text[]) as o(id, reason)
     where b.id = o.id and b.state = any($5::text[])
-    returning b.id, b.event_id, b.lane, b.partition, b.epoch, b.buyer, b.quantity, b.parts
+    returning b.id, b.event_id, b.lane, b.partition, b.epoch, b.buyer, b.quantity, b.parts,
+              b.request
 """
 
 
@@ -140,12 +142,15 @@ async def place(connection: asyncpg.Connection, placings: Sequence[Placing], *, 
             now,
             [p.partition for p in placings],
             [p.epoch for p in placings],
+            [p.request.pool or "" for p in placings],
         )
         found = {row["id"]: row for row in rows}
         # Another process placed the same key between our look and our write: its booking stands, our count goes back.
         raced = [p for p in placings if found[p.id]["counted"] and not found[p.id]["placed"]]
         if raced:
-            await uncount(connection, [(p.event_id, p.buyer, p.request.quantity) for p in raced])
+            await uncount(
+                connection, [Count(p.event_id, p.buyer, p.request.pool or "", p.request.quantity) for p in raced]
+            )
     answers = [_placed(p, found[p.id]) for p in asked]
     if any(answer.over_limit for answer in answers):
         return await _with_earlier(connection, asked, answers)
@@ -180,11 +185,31 @@ async def _with_earlier(
     return mended
 
 
-async def uncount(connection: asyncpg.Connection, counts: Sequence[tuple[int, UUID, int]]) -> None:
-    """Seats that no longer count against their buyers' limits: (event, buyer, seats)."""
-    events, buyers, seats = [c[0] for c in counts], [c[1] for c in counts], [c[2] for c in counts]
-    await connection.execute(LOCK_PURCHASES, events, buyers)
-    await connection.execute(UNCOUNT, events, buyers, seats)
+class Count(NamedTuple):
+    """What a booking counts against one limit of its buyer: seats of the hall, or places of a pool."""
+
+    event_id: int
+    buyer: UUID
+    pool: str
+    seats: int
+
+
+async def uncount(connection: asyncpg.Connection, counts: Sequence[Count]) -> None:
+    """Seats and places that no longer count against their buyers' limits."""
+    keys = [c.event_id for c in counts], [c.buyer for c in counts], [c.pool for c in counts]
+    await connection.execute(LOCK_PURCHASES, *keys)
+    await connection.execute(UNCOUNT, *keys, [c.seats for c in counts])
+
+
+def counts_of(row: Mapping[str, Any]) -> list[Count]:
+    """What a booking was counted for: its request, or by its parts where it was put together from a cart."""
+    event_id, buyer, quantity = row["event_id"], row["buyer"], row["quantity"]
+    asked_of = _request(row["request"]).pool
+    if asked_of is not None:
+        return [Count(event_id, buyer, asked_of, quantity)]
+    pools = [Count(event_id, buyer, p.section, len(p.seats)) for p in parts_of(row["parts"]) if p.in_pool]
+    seats = quantity - sum(count.seats for count in pools)
+    return [*([Count(event_id, buyer, "", seats)] if seats else []), *pools]
 
 
 async def bookings_of(connection: asyncpg.Connection, ids: Sequence[UUID]) -> list[Booking]:
@@ -221,7 +246,7 @@ async def end(
         TO_ENDED, [id for id, _ in reasons], state.value, now, [why for _, why in reasons], sources_of(state)
     )
     if rows:
-        await uncount(connection, [(row["event_id"], row["buyer"], row["quantity"]) for row in rows])
+        await uncount(connection, [count for row in rows for count in counts_of(row)])
         await tell_watchers(connection, rows)
     return list(rows)
 

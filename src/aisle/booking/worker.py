@@ -17,9 +17,14 @@ from aisle.messages import (
     BookingFailed,
     BookingPendingPayment,
     Message,
+    PlacesTicketed,
     TicketsRefused,
     route_of,
 )
+
+# Seats are announced by the store, places of a pool once they have their tickets.
+Seated = BookingPendingPayment | PlacesTicketed
+SEATED = (BookingPendingPayment, PlacesTicketed)
 
 
 class BookingWorker:
@@ -29,7 +34,7 @@ class BookingWorker:
         self._clock = clock
 
     async def handle(self, messages: Sequence[Message]) -> list[Message]:
-        pending = {m.booking: m for m in messages if isinstance(m, BookingPendingPayment)}
+        pending = {m.booking: m for m in messages if isinstance(m, SEATED)}
         failed = [m for m in messages if isinstance(m, BookingFailed)]
         refused = [m for m in messages if isinstance(m, TicketsRefused)]
         now = self._clock()
@@ -43,8 +48,8 @@ class BookingWorker:
         return [_give_back(message, buyer) for message, buyer in too_late]
 
     async def _to_pending(
-        self, connection: asyncpg.Connection, messages: Sequence[BookingPendingPayment], now: datetime
-    ) -> list[tuple[BookingPendingPayment, str]]:
+        self, connection: asyncpg.Connection, messages: Sequence[Seated], now: datetime
+    ) -> list[tuple[Seated, str]]:
         if not messages:
             return []
         await store.to_pending_payment(
@@ -54,7 +59,7 @@ class BookingWorker:
         return [(m, str(ended[UUID(m.booking)])) for m in messages if UUID(m.booking) in ended]
 
 
-def _give_back(message: BookingPendingPayment, buyer: str) -> BookingExpired:
+def _give_back(message: Seated, buyer: str) -> BookingExpired:
     return BookingExpired(
         id=f"{message.booking}.expired",
         booking=message.booking,

@@ -6,7 +6,9 @@ facts` writes. Holds are no facts: they live in the store alone.
     {"event": 1, "subsections": [{"place": "1:A-1", "rank": 0, "epoch": 3, "rows": 25, "seats_per_row": 20,
       "price": 3000, "limit": 10, "blocked": ["1-1"], "accessible": ["25-1"], "claims": [{"id": "b-1",
       "owner": "buyer-7", "state": "sold", "price": 3000, "taken_ms": 1760000000000, "how": 1,
-      "seats": ["5-10", "5-11"]}]}]}
+      "seats": ["5-10", "5-11"]}]}], "pools": [{"place": "1:GA", "epoch": 3, "capacity": 500, "price": 1000,
+      "limit": 10, "one_per_buyer": false, "claims": [{"id": "b-2", "owner": "buyer-8", "state": "reserved",
+      "price": 1000, "quantity": 2}]}]}
 """
 
 from dataclasses import dataclass
@@ -17,6 +19,8 @@ from msgspec import Meta
 
 from aisle.reservation.inventory import Hall
 from aisle.reservation.keys import IDENTIFIER, BadName, Place
+from aisle.reservation.pool import CAPACITY_MAX, LIMIT_MAX, Pool, PoolPlace
+from aisle.reservation.pool_facts import BadPoolFacts, PoolClaimFact, PoolFacts
 from aisle.reservation.subsection import BadSeat, BadSubsection, Subsection
 
 PRICE_MAX = 10**12
@@ -68,24 +72,29 @@ class HallFacts:
 class EventFacts:
     event: int
     halls: tuple[HallFacts, ...]
+    pools: tuple[PoolFacts, ...] = ()
 
     def __post_init__(self) -> None:
         places = [facts.hall.place for facts in self.halls]
         if any(place.event != self.event for place in places) or len(set(places)) != len(places):
             raise BadFacts(f"a subsection is named twice, or is not one of event {self.event}")
+        pools = [facts.pool.place for facts in self.pools]
+        if any(place.event != self.event for place in pools) or len(set(pools)) != len(pools):
+            raise BadFacts(f"a pool is named twice, or is not one of event {self.event}")
 
 
 def facts_from_json(text: bytes) -> EventFacts:
     """Raises BadFacts with one sentence."""
     try:
         file = msgspec.json.decode(text, type=_File)
-        return EventFacts(file.event, tuple(_hall_facts(subsection) for subsection in file.subsections))
-    except (msgspec.DecodeError, BadName, BadSeat, BadSubsection) as error:
+        halls = tuple(_hall_facts(subsection) for subsection in file.subsections)
+        return EventFacts(file.event, halls, tuple(_pool_facts(pool) for pool in file.pools))
+    except (msgspec.DecodeError, BadName, BadSeat, BadSubsection, BadPoolFacts) as error:
         raise BadFacts(str(error)) from None
 
 
 def facts_to_json(facts: EventFacts) -> bytes:
-    file = _File(event=facts.event, subsections=[_subsection(hall_facts) for hall_facts in facts.halls])
+    file = _File(facts.event, [_subsection(known) for known in facts.halls], [_pool(known) for known in facts.pools])
     return msgspec.json.encode(file)
 
 
@@ -115,9 +124,29 @@ class _Subsection(msgspec.Struct, forbid_unknown_fields=True):
     claims: list[_Claim] = []
 
 
+class _PoolClaim(msgspec.Struct, forbid_unknown_fields=True):
+    id: str
+    owner: str
+    state: Literal["reserved", "sold"]
+    price: Annotated[int, Meta(ge=0, lt=PRICE_MAX)]
+    quantity: Annotated[int, Meta(ge=1, le=CAPACITY_MAX)]
+    taken_ms: Count = 0
+
+
+class _Pool(msgspec.Struct, forbid_unknown_fields=True):
+    place: str
+    capacity: Annotated[int, Meta(ge=1, le=CAPACITY_MAX)]
+    price: Annotated[int, Meta(ge=0, lt=PRICE_MAX)]
+    limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
+    one_per_buyer: bool = False
+    epoch: Count = 0
+    claims: list[_PoolClaim] = []
+
+
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     event: int
     subsections: list[_Subsection]
+    pools: list[_Pool] = []
 
 
 def _check_hall(hall: Hall) -> None:
@@ -170,3 +199,20 @@ def _subsection(facts: HallFacts) -> _Subsection:
             for claim in facts.claims
         ],
     )
+
+
+def _pool_facts(found: _Pool) -> PoolFacts:
+    claims = tuple(
+        PoolClaimFact(c.id, c.owner, c.state == "sold", c.price, c.quantity, c.taken_ms) for c in found.claims
+    )
+    place = PoolPlace.parse(found.place)
+    return PoolFacts(Pool(place, found.capacity, found.price, found.limit, found.one_per_buyer), claims, found.epoch)
+
+
+def _pool(facts: PoolFacts) -> _Pool:
+    pool = facts.pool
+    claims = [
+        _PoolClaim(c.id, c.owner, "sold" if c.sold else "reserved", c.price, c.quantity, c.taken_ms)
+        for c in facts.claims
+    ]
+    return _Pool(str(pool.place), pool.capacity, pool.price, pool.limit, pool.one_per_buyer, facts.epoch, claims)

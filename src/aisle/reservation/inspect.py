@@ -15,10 +15,14 @@ from aisle.reservation.facts import ClaimFact, EventFacts, HallFacts
 from aisle.reservation.inventory import Hall
 from aisle.reservation.keys import Place, event_sections
 from aisle.reservation.keyspace import NAMES, classify, in_round_trips, scan, types_of
+from aisle.reservation.pool import Pool
+from aisle.reservation.pool_facts import PoolClaimFact, PoolFacts, readable_records
+from aisle.reservation.pool_picture import findings as pool_findings
+from aisle.reservation.pools import Pools
 from aisle.reservation.record import ClaimState
 from aisle.reservation.snapshot import BadConfiguration, Snapshot, read_snapshots
 from aisle.reservation.subsection import BadStates, SeatState
-from aisle.reservation.verify import find_orphans, places_listed
+from aisle.reservation.verify import find_orphans, places_listed, pools_there
 from aisle.store import Store
 from respline import ServerError
 
@@ -157,7 +161,8 @@ async def look_at_keys(store: Store, event: int | None = None) -> KeysView:
 
 async def look_at_facts(store: Store, event: int) -> EventFacts:
     """The event's bookings as facts, for a rebuild. Refused if the store contradicts itself."""
-    places = await places_of_event(store, event)
+    pools = await _pool_facts(store, event)
+    places = await places_of_event(store, event) if not pools else await places_listed(store, [event], [])
     flat: list[Any] = await store.call(
         "ZRANGEBYSCORE", event_sections(store.prefix, event), "-inf", "+inf", "WITHSCORES"
     )
@@ -168,7 +173,28 @@ async def look_at_facts(store: Store, event: int) -> EventFacts:
         if findings:
             raise Unreadable(f"{findings[0]}; `aisle verify --event {event}` shows all findings")
         halls.append(_hall_facts(place, snapshot, ranks[str(place)]))
-    return EventFacts(event, tuple(halls))
+    return EventFacts(event, tuple(halls), tuple(pools))
+
+
+async def _pool_facts(store: Store, event: int) -> list[PoolFacts]:
+    pools = Pools(store)
+    facts = []
+    for place in sorted(await pools_there(store, event)):
+        picture = await pools.picture(place)
+        wrong = pool_findings(picture) if picture else ["it has gone"]
+        if picture is None or wrong:
+            raise Unreadable(f"{place}: {wrong[0]}; `aisle verify --event {event}` shows all findings")
+        fields = picture.pool
+        pool = Pool(
+            place, int(fields["capacity"]), int(fields["price"]), int(fields["limit"]), fields["one_per_buyer"] == "1"
+        )
+        claims = [
+            PoolClaimFact(id, record.owner, record.state == "S", record.price, record.quantity, record.taken_ms)
+            for id, record in sorted(readable_records(picture))
+            if record.state == "S" or (record.state == "L" and record.kind == "b")
+        ]
+        facts.append(PoolFacts(pool, tuple(claims), int(fields["epoch"])))
+    return facts
 
 
 async def _snapshots(store: Store, places: Sequence[Place]) -> list[tuple[Place, Snapshot]]:

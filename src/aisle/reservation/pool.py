@@ -72,6 +72,20 @@ class Pool:
         check_price(self.place, self.price)
 
 
+class PoolStatus(msgspec.Struct, frozen=True):
+    """Counts of one pool. `version` grows with every change of them."""
+
+    place: PoolPlace
+    capacity: int
+    held: int
+    sold: int
+    version: int
+
+    @property
+    def available(self) -> int:
+        return self.capacity - self.held - self.sold
+
+
 class Take(msgspec.Struct, frozen=True, kw_only=True):
     """Places for one booking or hold. `id` makes it repeatable; with `allow_partial` fewer than `quantity` will do."""
 

@@ -30,6 +30,10 @@ class PoolRecord:
             raise ValueError(f"{text!r} has no known state or kind")
         return cls(state, kind, owner, int(price), int(taken), int(deadline), note, int(quantity))
 
+    def line(self) -> str:
+        times = f"{self.taken_ms}|{self.deadline_ms}"
+        return f"{self.state}|{self.kind}|{self.owner}|{self.price}|{times}|0|{self.note}|{self.quantity}"
+
 
 @dataclass(frozen=True, slots=True)
 class PoolPicture:

@@ -19,6 +19,7 @@ from aisle.reservation.pool import (
     PoolPlace,
     PoolSettled,
     PoolSettlement,
+    PoolStatus,
     Take,
     Taken,
     check_price,
@@ -29,6 +30,7 @@ from aisle.reservation.pool_picture import PoolPicture, picture_of
 from aisle.reservation.sweeper import Swept, swept_of
 from aisle.scripts import load_script
 from aisle.store import Store
+from respline import ServerError
 
 OPEN, SWITCH, RESIZE, TAKE, SETTLE, CONVERT, SWEEP, SNAPSHOT = (
     load_script("aisle.reservation", f"pool_{name}")
@@ -134,6 +136,17 @@ class Pools:
             raise ValueError(f"a sweep takes 1 to {BATCH_MAX} records, not {at_most!r}")
         replies = await self._store.run_many(SWEEP, [(self.keys(place), (at_most,)) for place in places])
         return [reply if isinstance(reply, StoreScriptFailed) else swept_of(reply) for reply in replies]
+
+    async def statuses(self, places: Sequence[PoolPlace]) -> list[PoolStatus | None]:
+        """Counts of each pool, None where the store knows no such pool. One round trip."""
+        fields = ("capacity", "held", "sold", "version")
+        replies = await self._store.call_many([("HMGET", self.keys(place)[0], *fields) for place in places])
+        found: list[PoolStatus | None] = []
+        for place, reply in zip(places, replies, strict=True):
+            if isinstance(reply, ServerError):
+                raise StoreScriptFailed("pool_status", reply.code, str(reply))
+            found.append(None if None in reply else PoolStatus(place, *map(int, reply)))
+        return found
 
     async def picture(self, place: PoolPlace) -> PoolPicture | None:
         """Everything the store has of a pool at one moment, for verification and inspection."""

@@ -1,4 +1,4 @@
-"""Recreate an event's subsections in the store from what is durably known. `aisle rebuild` calls it.
+"""Recreate an event's subsections and pools in the store from what is durably known. `aisle rebuild` calls it.
 
     fence     off sale and into a new epoch: claims, settlements and conversions of the old epoch are refused
     replace   all seven keys in one script, only if the epoch is still the fence's
@@ -17,16 +17,20 @@ from dataclasses import dataclass
 
 import msgspec
 
-from aisle.errors import AisleError, StoreScriptFailed
+from aisle.errors import StoreScriptFailed
 from aisle.reservation.audit import Finding
 from aisle.reservation.facts import EventFacts, HallFacts
 from aisle.reservation.inventory import Inventory
 from aisle.reservation.keys import Place, event_sections, subsection_keys
+from aisle.reservation.pool import PoolPlace
+from aisle.reservation.pool_rebuild import rebuild_pool
+from aisle.reservation.pools import Pools
+from aisle.reservation.rebuilt import RebuildRaced, Rebuilt
 from aisle.reservation.record import Record
 from aisle.reservation.restored import Restored, restore
 from aisle.reservation.subsection import SeatState, pack
 from aisle.reservation.sweeper import announce
-from aisle.reservation.verify import places_listed, verify_places
+from aisle.reservation.verify import places_listed, pools_there, verify_places
 from aisle.scripts import load_script
 from aisle.store import Store
 from respline import ServerError
@@ -36,48 +40,34 @@ FENCE, REBUILD = (load_script("aisle.reservation", name) for name in ("fence", "
 _pack = msgspec.msgpack.Encoder().encode
 
 
-class RebuildRaced(AisleError):
-    """Another rebuild of the same subsection began meanwhile; that one counts, and nothing was written by this one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rebuilt:
-    """What a rebuild did to one subsection. `on_sale` is how it was left."""
-
-    place: Place
-    epoch: int
-    seats: int
-    bookings: int
-    holds_kept: int
-    holds_dropped: tuple[str, ...]
-    bookings_dropped: tuple[str, ...]
-    records_unreadable: int
-    on_sale: bool
-
-
 @dataclass(frozen=True, slots=True)
 class Rebuild:
-    """`unknown` are subsections the store lists for the event and the facts do not: left alone, for an operator."""
+    """`unknown` are places the store has of the event and the facts do not: left alone, for an operator."""
 
     rebuilt: tuple[Rebuilt, ...]
     findings: tuple[Finding, ...]
-    unknown: tuple[Place, ...]
+    unknown: tuple[Place | PoolPlace, ...]
 
 
 async def rebuild(store: Store, facts: EventFacts, *, drop_holds: bool = False) -> Rebuild:
-    """Rebuild every subsection the facts name, one after the other, then verify and reopen."""
+    """Rebuild every subsection and pool the facts name, one after the other, then verify and reopen."""
     done = [await _rebuild_one(store, hall_facts, drop_holds) for hall_facts in facts.halls]
+    done += [await rebuild_pool(store, pool_facts, drop_holds=drop_holds) for pool_facts in facts.pools]
     if facts.halls:
         ranked = [item for known in facts.halls for item in (known.hall.rank, str(known.hall.place))]
         await store.call("ZADD", event_sections(store.prefix, facts.event), *ranked)
-    report = await verify_places(store, facts.halls)
+    report = await verify_places(store, facts.halls, facts.pools)
     faulty = {finding.place for finding in report.findings}
     wanted = [one for one in done if one.on_sale]
     reopened = [one for one in wanted if str(one.place) not in faulty]
     await _reopen(store, reopened)
-    unknown = set(await places_listed(store, [facts.event], [])) - {one.place for one in done}
+    there: set[Place | PoolPlace] = {
+        *await places_listed(store, [facts.event], []),
+        *await pools_there(store, facts.event),
+    }
+    unknown = there - {one.place for one in done}
     left = [dataclasses.replace(one, on_sale=one in reopened) for one in done]
-    return Rebuild(tuple(left), tuple(report.findings), tuple(sorted(unknown)))
+    return Rebuild(tuple(left), tuple(report.findings), tuple(sorted(unknown, key=str)))
 
 
 async def _rebuild_one(store: Store, facts: HallFacts, drop_holds: bool) -> Rebuilt:
@@ -129,11 +119,11 @@ async def _store_clock(store: Store) -> int:
 
 
 async def _reopen(store: Store, rebuilt: Sequence[Rebuilt]) -> None:
-    by_epoch: dict[int, list[Place]] = {}
-    for one in rebuilt:
-        by_epoch.setdefault(one.epoch, []).append(one.place)
-    for epoch, places in by_epoch.items():
-        await Inventory(store).switch(places, epoch=epoch, on_sale=True)
+    inventory, pools = Inventory(store), Pools(store)
+    for epoch in {one.epoch for one in rebuilt}:
+        places = [one.place for one in rebuilt if one.epoch == epoch]
+        await inventory.switch([p for p in places if isinstance(p, Place)], epoch=epoch, on_sale=True)
+        await pools.switch([p for p in places if isinstance(p, PoolPlace)], epoch=epoch, on_sale=True)
 
 
 def _walls(facts: HallFacts) -> bytes:

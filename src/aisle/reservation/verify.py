@@ -14,6 +14,7 @@ from aisle.reservation.facts import EventFacts, HallFacts
 from aisle.reservation.keys import BadName, Place, event_sections, holding, subsection_keys
 from aisle.reservation.keyspace import NAMES, FoundKey, classify, in_round_trips, scan, types_of
 from aisle.reservation.pool import PoolPlace
+from aisle.reservation.pool_facts import PoolFacts, differences, readable_records
 from aisle.reservation.pool_picture import findings as pool_findings
 from aisle.reservation.pools import Pools
 from aisle.reservation.record import ClaimState, Record
@@ -27,6 +28,7 @@ class Report:
     events: int = 0
     places: int = 0
     seats: int = 0
+    pools: int = 0
     findings: list[Finding] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -42,26 +44,30 @@ async def verify(store: Store, event: int | None = None, facts: EventFacts | Non
     report = Report()
     found = [key async for keys in scan(store) for raw in keys if (key := classify(raw, store.prefix))]
     found = [key for key in set(found) if event is None or key.event == event]
+    pools = {PoolPlace.parse(key.pool) for key in found if key.name == "pool" and key.pool}
     events = sorted({key.event for key in found if key.event is not None})
     if event is not None and not events and facts is None:
         raise LookupError(f"event {event} is not in the store")
     known = {facts.hall.place: facts for facts in facts.halls} if facts else {}
+    known_pools = {facts.pool.place: facts for facts in facts.pools} if facts else {}
     listed = await places_listed(store, events, report.findings)
     places = sorted({*listed, *known})
     report.events, report.places = len(events), len(places)
     await _audit_places(store, places, known, compare=facts is not None, report=report)
-    report.findings += await _audit_pools(store, sorted({key.pool for key in found if key.name == "pool" and key.pool}))
+    await _audit_pools(store, sorted(pools | set(known_pools)), known_pools, compare=facts is not None, report=report)
     report.findings += await find_orphans(store, found)
     report.seconds = time.perf_counter() - started
     return report
 
 
-async def verify_places(store: Store, facts: Sequence[HallFacts]) -> Report:
-    """Verify some subsections against their facts and look at nothing else."""
+async def verify_places(store: Store, facts: Sequence[HallFacts], pools: Sequence[PoolFacts] = ()) -> Report:
+    """Verify some subsections and pools against their facts and look at nothing else."""
     started = time.perf_counter()
     known = {hall_facts.hall.place: hall_facts for hall_facts in facts}
     report = Report(events=len({place.event for place in known}), places=len(known))
     await _audit_places(store, list(known), known, compare=True, report=report)
+    known_pools = {pool_facts.pool.place: pool_facts for pool_facts in pools}
+    await _audit_pools(store, list(known_pools), known_pools, compare=True, report=report)
     report.seconds = time.perf_counter() - started
     return report
 
@@ -127,20 +133,39 @@ async def _audit_places(
     report.findings += await _not_announced(store, unswept)
 
 
-async def _audit_pools(store: Store, names: Sequence[str]) -> list[Finding]:
+async def _audit_pools(
+    store: Store, places: Sequence[PoolPlace], known: dict[PoolPlace, PoolFacts], *, compare: bool, report: Report
+) -> None:
     pools = Pools(store)
-    faults: list[Finding] = []
-    for name in names:
+    unswept = []
+    for place in places:
         try:
-            picture = await pools.picture(PoolPlace.parse(name))
+            picture = await pools.picture(place)
         except (StoreScriptFailed, UnicodeDecodeError) as error:
-            faults.append(Finding(Fault.TYPE, name, f"cannot be read: {error}"))
-        else:
-            faults += [Finding(Fault.POOL, name, fault) for fault in (pool_findings(picture) if picture else ())]
-    return faults
+            report.findings.append(Finding(Fault.TYPE, str(place), f"cannot be read: {error}"))
+            continue
+        report.pools += 1
+        facts = known.get(place)
+        if picture is None:
+            report.findings += [Finding(Fault.FACTS, str(place), "is not in the store")] if facts else []
+            continue
+        report.findings += [Finding(Fault.POOL, str(place), fault) for fault in pool_findings(picture)]
+        if facts is not None:
+            report.findings += [Finding(Fault.FACTS, str(place), fault) for fault in differences(picture, facts)]
+        elif compare:
+            report.findings.append(Finding(Fault.FACTS, str(place), "is in the store and not in the facts"))
+        if any(r.state == "L" and r.deadline_ms for _, r in readable_records(picture)):
+            unswept.append(place)
+    report.findings += await _not_announced(store, unswept)
 
 
-async def _not_announced(store: Store, places: Sequence[Place]) -> list[Finding]:
+async def pools_there(store: Store, event: int) -> set[PoolPlace]:
+    """The pools of an event that the store has."""
+    keys = [key async for portion in scan(store) for raw in portion if (key := classify(raw, store.prefix))]
+    return {PoolPlace.parse(key.pool) for key in keys if key.name == "pool" and key.pool and key.event == event}
+
+
+async def _not_announced(store: Store, places: Sequence[Place] | Sequence[PoolPlace]) -> list[Finding]:
     """Live holds in a place that is not in `holding` would stay for ever: no sweeper visits it."""
     replies = await in_round_trips(store, [("ZSCORE", holding(store.prefix), str(place)) for place in places])
     return [

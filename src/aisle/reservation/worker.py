@@ -6,7 +6,8 @@ are known by their booking, settlements by what they find.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import structlog
 
@@ -16,6 +17,7 @@ from aisle.messages import (
     BookingPendingPayment,
     Message,
     Part,
+    PlacesReserved,
     SeatsFinalized,
     SeatsInitialized,
     SeatsReleased,
@@ -23,10 +25,12 @@ from aisle.messages import (
     TicketReserveRequested,
     route_of,
 )
-from aisle.reservation.claims import Claim, Code, Outcome, Settlement, Verb
+from aisle.reservation.claims import Claim, Code, Outcome, Settled, Settlement, Verb
 from aisle.reservation.hall import HallChooser, Seated
 from aisle.reservation.inventory import Hall, Inventory
 from aisle.reservation.keys import Place
+from aisle.reservation.pool import Pool, PoolPlace, PoolSettled, PoolSettlement, Take, Taken
+from aisle.reservation.pools import Pools
 from aisle.reservation.subsection import Subsection
 from aisle.store import Store
 
@@ -36,9 +40,10 @@ log = structlog.get_logger()
 
 
 class ReservationWorker:
-    def __init__(self, store: Store, inventory: Inventory) -> None:
+    def __init__(self, store: Store, inventory: Inventory, pools: Pools) -> None:
         self._store = store
         self._inventory = inventory
+        self._pools = pools
         self._choosers: dict[int, HallChooser] = {}
         self._hall_slots = asyncio.Semaphore(HALL_CLAIMS_AT_ONCE)
 
@@ -51,26 +56,34 @@ class ReservationWorker:
     async def _open(self, messages: Sequence[SeatsInitialized]) -> None:
         for message in messages:
             await self._inventory.open(halls_of(message), epoch=message.epoch)
+            await self._pools.open(pools_of(message), epoch=message.epoch)
 
     async def _settle(self, messages: Sequence[SeatsFinalized | SeatsReleased]) -> None:
-        wanted: dict[tuple[Place, int], list[Settlement]] = defaultdict(list)
-        for message in messages:
-            verb, why = (Verb.CONFIRM, "paid") if isinstance(message, SeatsFinalized) else (Verb.RELEASE, message.why)
-            for part in message.parts:
-                place = Place(message.event, part.section, part.subsection)
-                wanted[place, message.epoch].append(Settlement(verb, message.booking, message.buyer, why))
-        calls = (self._inventory.settle(place, settlements, epoch=e) for (place, e), settlements in wanted.items())
-        for (place, _), asked, settled in zip(wanted, wanted.values(), await asyncio.gather(*calls), strict=True):
-            for settlement, answer in zip(asked, settled, strict=True):
-                if not answer.ok:
-                    what = f"{settlement.verb} {settlement.id}"
-                    log.warning("not_settled", place=str(place), what=what, code=answer.code)
+        seats: dict[tuple[Place, int], list[Settlement]] = defaultdict(list)
+        places: dict[tuple[PoolPlace, int], list[PoolSettlement]] = defaultdict(list)
+        for m in messages:
+            verb, why = (Verb.CONFIRM, "paid") if isinstance(m, SeatsFinalized) else (Verb.RELEASE, m.why)
+            for part in m.parts:
+                if part.in_pool:
+                    settlement = PoolSettlement(verb=verb, id=m.booking, owner=m.buyer, why=why)
+                    places[PoolPlace(m.event, part.section), m.epoch].append(settlement)
+                else:
+                    place = Place(m.event, part.section, part.subsection)
+                    seats[place, m.epoch].append(Settlement(verb, m.booking, m.buyer, why))
+        in_halls, in_pools = await asyncio.gather(
+            asyncio.gather(*(self._inventory.settle(place, asked, epoch=e) for (place, e), asked in seats.items())),
+            asyncio.gather(*(self._pools.settle(place, asked, epoch=e) for (place, e), asked in places.items())),
+        )
+        _say_unsettled(seats, in_halls)
+        _say_unsettled(places, in_pools)
 
     async def _reserve(self, requests: Sequence[TicketReserveRequested]) -> list[Message]:
         direct: dict[tuple[Place, int], list[TicketReserveRequested]] = defaultdict(list)
-        anywhere = []
+        anywhere, in_pools = [], []
         for request in requests:
-            if request.in_section is not None and request.in_subsection is not None:
+            if request.in_pool is not None:
+                in_pools.append(request)
+            elif request.in_section is not None and request.in_subsection is not None:
                 place = Place(request.event, request.in_section, request.in_subsection)
                 direct[place, request.epoch].append(request)
             else:
@@ -80,7 +93,7 @@ class ReservationWorker:
             for (place, epoch), asked in direct.items()
         )
         seated_anywhere = asyncio.gather(*(self._seat_anywhere(request) for request in anywhere))
-        answers: list[Message] = []
+        answers: list[Message] = await self._take_places(in_pools)
         for ((place, _), asked), outcomes in zip(direct.items(), await asyncio.gather(*batches), strict=True):
             for request, outcome in zip(asked, outcomes, strict=True):
                 answers += answers_to(request, outcome.code, ((place, outcome),))
@@ -89,6 +102,20 @@ class ReservationWorker:
         if answers:
             crash_point("after_claim")
         return answers
+
+    async def _take_places(self, requests: Sequence[TicketReserveRequested]) -> list[Message]:
+        wanted: dict[tuple[PoolPlace, int], list[TicketReserveRequested]] = defaultdict(list)
+        for request in requests:
+            wanted[PoolPlace(request.event, request.in_pool or ""), request.epoch].append(request)
+        calls = (
+            self._pools.take(place, [take_of(request) for request in asked], epoch=epoch)
+            for (place, epoch), asked in wanted.items()
+        )
+        return [
+            place_answer(request, taken)
+            for asked, answers in zip(wanted.values(), await asyncio.gather(*calls), strict=True)
+            for request, taken in zip(asked, answers, strict=True)
+        ]
 
     async def _seat_anywhere(self, request: TicketReserveRequested) -> Seated:
         chooser = self._choosers.get(request.event)
@@ -112,6 +139,13 @@ def halls_of(message: SeatsInitialized) -> list[Hall]:
     ]
 
 
+def pools_of(message: SeatsInitialized) -> list[Pool]:
+    return [
+        Pool(PoolPlace(message.event, p.pool), p.capacity, p.price, p.limit, p.one_hold_per_buyer)
+        for p in message.pools
+    ]
+
+
 def claim_of(request: TicketReserveRequested) -> Claim:
     return Claim(
         id=request.booking,
@@ -120,6 +154,24 @@ def claim_of(request: TicketReserveRequested) -> Claim:
         accessible=request.accessible,
         allow_partial=request.allow_partial,
         seats=request.seats,
+    )
+
+
+def take_of(request: TicketReserveRequested) -> Take:
+    return Take(id=request.booking, owner=request.buyer, quantity=request.quantity, allow_partial=request.allow_partial)
+
+
+def place_answer(request: TicketReserveRequested, taken: Taken) -> Message:
+    shared = {**route_of(request), "booking": request.booking}
+    if not taken.ok:
+        return BookingFailed(id=f"{request.booking}.failed", reason=taken.code.value, **shared)
+    return PlacesReserved(
+        id=f"{request.booking}.places",
+        buyer=request.buyer,
+        pool=request.in_pool or "",
+        quantity=taken.quantity,
+        price=taken.price,
+        **shared,
     )
 
 
@@ -135,3 +187,13 @@ def answers_to(
         SeatsReserved(id=f"{request.booking}.reserved", buyer=request.buyer, parts=parts, **shared),
         BookingPendingPayment(id=f"{request.booking}.pending", parts=parts, **shared),
     )
+
+
+def _say_unsettled(
+    wanted: Mapping[Any, Sequence[Settlement | PoolSettlement]], answers: Sequence[Sequence[Settled | PoolSettled]]
+) -> None:
+    for (place, _), asked, settled in zip(wanted, wanted.values(), answers, strict=True):
+        for settlement, answer in zip(asked, settled, strict=True):
+            if not answer.ok:
+                what = f"{settlement.verb} {settlement.id}"
+                log.warning("not_settled", place=str(place), what=what, code=answer.code)

@@ -5,6 +5,7 @@ from the catalogue.
 """
 
 import base64
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -38,10 +39,14 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class SectionView(msgspec.Struct, frozen=True):
+    """A section, or a pool: its places are counted and one buyer may have `places_per_buyer` of them."""
+
     section: str
     price: int
     available: int
     total: int
+    places_per_buyer: int | None = None
+    one_hold_per_buyer: bool = False
 
 
 class EventView(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +77,9 @@ class EventDesk:
     own_lane_from_seats: int
     # Counts of an event's subsections in the hot store, best first.
     counts: Callable[[int], Awaitable[Sequence[Counts]]]
-    # Puts every subsection of an event on sale in the hot store, or takes it off.
+    # The same of its pools; their subsection is 0.
+    pool_counts: Callable[[Listing], Awaitable[Sequence[Counts]]]
+    # Puts every subsection and pool of an event on sale in the hot store, or takes it off.
     switch: Callable[[Listing, bool], Awaitable[None]]
 
 
@@ -120,29 +127,34 @@ def _public_routes(desk: EventDesk) -> list[Any]:
     async def show_event(event_id: FromPath[int]) -> EventView:
         return view_of((await _public(desk, event_id)).event)
 
-    @get("/events/{event_id:int}/sections", summary="Prices and free seats by section")
+    @get("/events/{event_id:int}/sections", summary="Prices and free seats by section and by pool")
     async def show_sections(event_id: FromPath[int]) -> list[SectionView]:
         listing = await _public(desk, event_id)
-        counts = await desk.counts(event_id)
-        return [
-            SectionView(
-                s.section,
-                s.price,
-                sum(c.available for c in counts if c.section == s.section),
-                sum(c.total for c in counts if c.section == s.section),
-            )
-            for s in listing.sections
+        free: dict[str, int] = defaultdict(int)
+        total: dict[str, int] = defaultdict(int)
+        for c in await _counts(desk, listing):
+            free[c.section] += c.available
+            total[c.section] += c.total
+        sections = [SectionView(s.section, s.price, free[s.section], total[s.section]) for s in listing.sections]
+        pools = [
+            SectionView(p.pool, p.price, free[p.pool], total[p.pool], p.places_per_buyer, p.one_hold_per_buyer)
+            for p in listing.pools
         ]
+        return sections + pools
 
-    @get("/events/{event_id:int}/sections/{section:str}", summary="Free seats of a section's subsections")
+    @get("/events/{event_id:int}/sections/{section:str}", summary="Free seats of a section's subsections, or of a pool")
     async def show_section(event_id: FromPath[int], section: FromPath[str]) -> list[Counts]:
-        await _public(desk, event_id)
-        found = [c for c in await desk.counts(event_id) if c.section == section]
+        found = [c for c in await _counts(desk, await _public(desk, event_id)) if c.section == section]
         if not found:
             raise Problem(404, "unknown_section", "no such section")
         return found
 
     return [browse_events, show_event, show_sections, show_section]
+
+
+async def _counts(desk: EventDesk, listing: Listing) -> list[Counts]:
+    pools = await desk.pool_counts(listing) if listing.pools else []
+    return [*await desk.counts(listing.event.id), *pools]
 
 
 async def _move(desk: EventDesk, event_id: int, seller: UUID, target: EventState) -> EventView:

@@ -15,6 +15,7 @@ from aisle.errors import Problem
 from aisle.store import Store
 from aisle.ticketing import store
 from aisle.ticketing.event import Subhall
+from aisle.ticketing.pool import Pool
 
 FRESH_SECONDS = 1.0
 STORE_CACHE_MS = 3_600_000
@@ -23,11 +24,12 @@ EVENT_ID_MAX = 2**63 - 1
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """An event with its hall."""
+    """An event with its hall and its pools."""
 
     event: store.Event
     sections: tuple[store.Section, ...]
     halls: tuple[Subhall, ...]
+    pools: tuple[Pool, ...] = ()
 
 
 _encode = msgspec.json.Encoder().encode
@@ -76,7 +78,8 @@ class Catalogue:
             if event is None:
                 raise Problem(404, "not_found", "no such event")
             sections = tuple(await store.sections_of(connection, event_id))
-            listing = Listing(event, sections, tuple(await store.halls_of(connection, event_id)))
+            halls, pools = await store.halls_of(connection, event_id), await store.pools_of(connection, event_id)
+            listing = Listing(event, sections, tuple(halls), tuple(pools))
         await self._hot_store.call("SET", self._key(event_id), _encode(listing), "PX", STORE_CACHE_MS)
         return listing
 

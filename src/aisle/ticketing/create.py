@@ -11,10 +11,11 @@ from uuid import UUID
 import asyncpg
 
 from aisle.errors import Problem
-from aisle.messages import Message, SeatsInitialized
+from aisle.messages import Message, OpenedPool, SeatsInitialized
 from aisle.messages import Subhall as OpenedSubhall
 from aisle.ticketing import store
-from aisle.ticketing.event import BadDescription, Description, Subhall, partition_of, plan_hall
+from aisle.ticketing.event import BadDescription, Description, Subhall, partition_of, plan_hall, plan_pools
+from aisle.ticketing.pool import Pool
 
 SUBSECTIONS_PER_MESSAGE = 50
 
@@ -26,17 +27,18 @@ async def create_event(
         hall = plan_hall(description)
     except BadDescription as error:
         raise Problem(422, "bad_event", str(error)) from None
+    pools = plan_pools(description, hall)
     async with database.acquire() as connection:
         async with connection.transaction():
             event = await store.insert_event(
-                connection, seller, description, hall, own_lane_from_seats=own_lane_from_seats, now=now
+                connection, seller, description, hall, pools, own_lane_from_seats=own_lane_from_seats, now=now
             )
-            await store.write_outbox(connection, list(opening_messages(event, hall)), now=now)
+            await store.write_outbox(connection, list(opening_messages(event, hall, pools)), now=now)
         await store.analyze_tickets(connection)
     return event
 
 
-def opening_messages(event: store.Event, hall: Sequence[Subhall]) -> Iterator[Message]:
+def opening_messages(event: store.Event, hall: Sequence[Subhall], pools: Sequence[Pool] = ()) -> Iterator[Message]:
     for number, (section, group) in enumerate(groupby(hall, key=lambda sub: sub.section)):
         subs = list(group)
         for start in range(0, len(subs), SUBSECTIONS_PER_MESSAGE):
@@ -50,6 +52,18 @@ def opening_messages(event: store.Event, hall: Sequence[Subhall]) -> Iterator[Me
                 limit=event.seats_per_booking,
                 halls=tuple(_opened(sub) for sub in subs[start : start + SUBSECTIONS_PER_MESSAGE]),
             )
+    for pool in pools:
+        yield SeatsInitialized(
+            id=f"{event.id}.{pool.pool}.0",
+            lane=event.lane,
+            event=event.id,
+            section=pool.pool,
+            partition=pool.partition,
+            epoch=event.epoch,
+            limit=pool.places_per_buyer,
+            halls=(),
+            pools=(OpenedPool(pool.pool, pool.capacity, pool.price, pool.places_per_buyer, pool.one_hold_per_buyer),),
+        )
 
 
 def _opened(sub: Subhall) -> OpenedSubhall:

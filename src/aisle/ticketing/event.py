@@ -4,6 +4,7 @@ Pure. `Description` is what HTTP accepts; `plan_hall` checks it as a whole and n
 description that cannot be sold is refused here with a sentence that names the part that is wrong.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from enum import IntEnum, StrEnum
 from typing import Annotated
@@ -14,9 +15,11 @@ from msgspec import Meta
 
 from aisle.limits import EVENT_SEATS_MAX, EVENT_SUBSECTIONS_MAX
 from aisle.messages import PARTITIONS, SHARED_LANE
+from aisle.ticketing.pool import Pool, PoolPlan
 
 SEATS_PER_ROW_MAX = 500
 SUBSECTION_SEATS_MAX = 10_000
+POOLS_MAX = 100
 
 
 class EventState(StrEnum):
@@ -74,12 +77,13 @@ class SectionPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a seller says of an event. Sections come best first."""
+    """What a seller says of an event. Sections come best first; an event may have pools instead of them, or as well."""
 
     name: Name
     starts_at: datetime
     currency: Annotated[str, Meta(pattern="^[A-Z]{3}$")]
-    sections: Annotated[tuple[SectionPlan, ...], Meta(min_length=1, max_length=1000)]
+    sections: Annotated[tuple[SectionPlan, ...], Meta(max_length=1000)] = ()
+    pools: Annotated[tuple[PoolPlan, ...], Meta(max_length=POOLS_MAX)] = ()
     description: Annotated[str, Meta(max_length=5000)] = ""
     venue: Annotated[str, Meta(max_length=200)] = ""
     time_zone: str = "UTC"
@@ -113,9 +117,7 @@ def plan_hall(description: Description) -> list[Subhall]:
     _check_times(description)
     if description.seats_per_buyer < description.seats_per_booking:
         raise BadDescription("seats_per_buyer is smaller than seats_per_booking")
-    names = [section.name for section in description.sections]
-    if len(set(names)) != len(names):
-        raise BadDescription("two sections have the same name")
+    _check_names(description)
     hall: list[Subhall] = []
     for section in description.sections:
         for plan in section.subsections:
@@ -125,9 +127,25 @@ def plan_hall(description: Description) -> list[Subhall]:
                     raise BadDescription(f"an event has at most {EVENT_SUBSECTIONS_MAX} subsections")
     if len({(sub.section, sub.subsection) for sub in hall}) != len(hall):
         raise BadDescription("two subsections of a section have the same number")
-    if sum(sub.seats for sub in hall) > EVENT_SEATS_MAX:
-        raise BadDescription(f"an event has at most {EVENT_SEATS_MAX} seats")
+    if sum(sub.seats for sub in hall) + sum(pool.capacity for pool in description.pools) > EVENT_SEATS_MAX:
+        raise BadDescription(f"an event has at most {EVENT_SEATS_MAX} seats and places")
     return hall
+
+
+def plan_pools(description: Description, hall: Sequence[Subhall]) -> list[Pool]:
+    """The pools of a description that `plan_hall` has accepted, numbered after its hall."""
+    return [
+        Pool(
+            pool=plan.name,
+            place=len(hall) + n,
+            partition=partition_of(len(description.sections) + n),
+            price=plan.price,
+            capacity=plan.capacity,
+            places_per_buyer=plan.places_per_buyer,
+            one_hold_per_buyer=plan.one_hold_per_buyer,
+        )
+        for n, plan in enumerate(description.pools)
+    ]
 
 
 def partition_of(section_number: int) -> int:
@@ -164,6 +182,17 @@ def _indexes(section: str, number: int, plan: SubsectionPlan, names: tuple[str, 
             raise BadDescription(f"{section}-{number} has no seat {name}")
         indexes.add((row - 1) * plan.seats_per_row + seat - 1)
     return tuple(sorted(indexes))
+
+
+def _check_names(description: Description) -> None:
+    names = [section.name for section in description.sections]
+    if len(set(names)) != len(names):
+        raise BadDescription("two sections have the same name")
+    pools = [pool.name for pool in description.pools]
+    if len({*names, *pools}) != len(names) + len(pools):
+        raise BadDescription("a pool has the name of another pool or of a section")
+    if not names and not pools:
+        raise BadDescription("an event needs a section or a pool")
 
 
 def _check_times(description: Description) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from aisle.messages import Message, encode
 from aisle.ticketing.event import Description, Subhall, TicketState, lane_of, partition_of
+from aisle.ticketing.pool import Pool
 
 EVENT_COLUMNS = (
     "id, seller, name, description, venue, starts_at, time_zone, currency, lane, state, epoch, seats, "
@@ -90,12 +91,13 @@ async def insert_event(
     seller: UUID,
     description: Description,
     hall: Sequence[Subhall],
+    pools: Sequence[Pool] = (),
     *,
     own_lane_from_seats: int,
     now: datetime,
 ) -> Event:
-    """The event, its sections, subsections and one ticket row a seat, inside the caller's transaction."""
-    seats = sum(sub.seats for sub in hall)
+    """The event, its sections, subsections, pools and one ticket row a seat or place, in the caller's transaction."""
+    seats = sum(sub.seats for sub in hall) + sum(pool.capacity for pool in pools)
     event_id = await connection.fetchval("select nextval(pg_get_serial_sequence('ticketing.events', 'id'))")
     lane = lane_of(event_id, seats, description.own_lane, own_lane_from_seats=own_lane_from_seats)
     row = await connection.fetchrow(
@@ -125,21 +127,29 @@ async def insert_event(
         ],
     )  # fmt: skip
     await connection.copy_records_to_table(
+        "pools",
+        schema_name="ticketing",
+        columns=("event_id", *Pool.__struct_fields__),
+        records=[(event_id, *msgspec.structs.astuple(pool)) for pool in pools],
+    )
+    await connection.copy_records_to_table(
         "tickets",
         schema_name="ticketing",
         columns=("event_id", "place", "seat", "state", "price"),
-        records=_ticket_rows(event_id, hall),
+        records=_ticket_rows(event_id, hall, pools),
     )
     return _event(row)
 
 
-def _ticket_rows(event_id: int, hall: Sequence[Subhall]) -> list[tuple[int, int, int, int, int]]:
+def _ticket_rows(event_id: int, hall: Sequence[Subhall], pools: Sequence[Pool]) -> list[tuple[int, int, int, int, int]]:
     rows = []
     for sub in hall:
         states = [int(TicketState.AVAILABLE)] * sub.seats
         for seat in sub.blocked:
             states[seat] = int(TicketState.UNAVAILABLE)
         rows += [(event_id, sub.place, seat, state, sub.price) for seat, state in enumerate(states)]
+    for pool in pools:
+        rows += [(event_id, pool.place, n, int(TicketState.AVAILABLE), pool.price) for n in range(pool.capacity)]
     return rows
 
 
@@ -196,9 +206,10 @@ def _event(row: asyncpg.Record) -> Event:
 
 
 async def places_of(connection: asyncpg.Connection, events: Sequence[int]) -> dict[int, dict[tuple[str, int], int]]:
-    """(section, subsection) -> the place's number, by event."""
+    """(section, subsection) or (pool, 0) -> the place's number, by event."""
     rows = await connection.fetch(
-        "select event_id, section, subsection, place from ticketing.subsections where event_id = any($1::bigint[])",
+        """select event_id, section, subsection, place from ticketing.subsections where event_id = any($1::bigint[])
+           union all select event_id, pool, 0, place from ticketing.pools where event_id = any($1::bigint[])""",
         list(events),
     )
     found: dict[int, dict[tuple[str, int], int]] = {}
@@ -235,6 +246,12 @@ async def halls_of(connection: asyncpg.Connection, event_id: int) -> list[Subhal
     return [
         Subhall(**{**row, "blocked": tuple(row["blocked"]), "accessible": tuple(row["accessible"])}) for row in rows
     ]
+
+
+async def pools_of(connection: asyncpg.Connection, event_id: int) -> list[Pool]:
+    columns = ", ".join(Pool.__struct_fields__)
+    rows = await connection.fetch(f"select {columns} from ticketing.pools where event_id = $1 order by place", event_id)
+    return [Pool(**row) for row in rows]
 
 
 async def browse(

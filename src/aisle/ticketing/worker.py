@@ -13,9 +13,12 @@ import msgspec
 
 from aisle.crash_points import crash_point
 from aisle.messages import (
+    POOL,
     BookingExpired,
     Message,
     Part,
+    PlacesReserved,
+    PlacesTicketed,
     SeatsReleased,
     SeatsReserved,
     TicketsRefused,
@@ -23,6 +26,7 @@ from aisle.messages import (
 )
 from aisle.ticketing import store
 from aisle.ticketing.event import TicketState
+from aisle.ticketing.pool_store import Wanted, number_places
 from aisle.ticketing.store import SeatRef
 
 HELD = (TicketState.RESERVED,)
@@ -39,7 +43,7 @@ class TicketingWorker:
 
     async def handle(self, messages: Sequence[Message]) -> list[Message]:
         expired = [m for m in messages if isinstance(m, BookingExpired)]
-        reserved = [m for m in messages if isinstance(m, SeatsReserved)]
+        reserved = [m for m in messages if isinstance(m, SeatsReserved | PlacesReserved)]
         async with self._database.acquire() as connection:
             events = {m.event for m in (*expired, *reserved)}
             await self._learn_places(connection, events)
@@ -49,31 +53,46 @@ class TicketingWorker:
         crash_point("after_tickets")
         return [msgspec.structs.replace(answer, epoch=epochs[answer.event]) for answer in answers]
 
-    async def _reserve(self, connection: asyncpg.Connection, messages: Sequence[SeatsReserved]) -> list[Message]:
+    async def _reserve(
+        self, connection: asyncpg.Connection, messages: Sequence[SeatsReserved | PlacesReserved]
+    ) -> list[Message]:
         if not messages:
             return []
-        wanted = {m.booking: self._seats(m.event, m.booking, m.parts) for m in messages}
         async with connection.transaction():
+            parts = await self._number_places(connection, [m for m in messages if isinstance(m, PlacesReserved)])
+            parts |= {m.booking: m.parts for m in messages if isinstance(m, SeatsReserved)}
+            wanted = {m.booking: self._seats(m.event, m.booking, parts[m.booking]) for m in messages}
             counts = await store.reserve(connection, [seat for seats in wanted.values() for seat in seats])
             # Asked after the rows are ours: a release that came before this saw nothing to give back, and one that
             # comes later waits for these rows and finds them.
             ended = await self._ended(connection, [UUID(m.booking) for m in messages])
-            refused = [
-                m
-                for m in messages
-                if counts.get(UUID(m.booking), 0) != len(wanted[m.booking]) or UUID(m.booking) in ended
-            ]
+            refused = [m for m in messages if counts.get(UUID(m.booking), 0) != _asked(m) or UUID(m.booking) in ended]
             if refused:
                 partial = [seat for m in refused for seat in wanted[m.booking]]
                 await store.release(connection, partial, from_states=HELD)
         answers: list[Message] = []
         for m in refused:
             shared = {**route_of(m), "booking": m.booking}
+            back = {"buyer": m.buyer, "why": "not-in-postgresql", **shared}
             answers.append(TicketsRefused(id=f"{m.booking}.refused", reason="taken", **shared))
-            answers.append(
-                SeatsReleased(id=f"{m.booking}.repair", buyer=m.buyer, parts=m.parts, why="not-in-postgresql", **shared)
-            )
+            answers.append(SeatsReleased(id=f"{m.booking}.repair", parts=parts[m.booking], **back))
+        answers += [
+            PlacesTicketed(id=f"{m.booking}.ticketed", booking=m.booking, parts=parts[m.booking], **route_of(m))
+            for m in messages
+            if isinstance(m, PlacesReserved) and m not in refused
+        ]
         return answers
+
+    async def _number_places(
+        self, connection: asyncpg.Connection, messages: Sequence[PlacesReserved]
+    ) -> dict[str, tuple[Part, ...]]:
+        """The store counts the places of a pool; each gets a ticket of its own here."""
+        wanted = {
+            m.booking: Wanted(m.event, self._places[m.event][m.pool, POOL], UUID(m.booking), m.quantity)
+            for m in messages
+        }
+        given = await number_places(connection, list(wanted.values())) if wanted else {}
+        return {m.booking: (Part(m.pool, POOL, given[wanted[m.booking]], m.price),) for m in messages}
 
     async def _release(self, connection: asyncpg.Connection, messages: Sequence[BookingExpired]) -> list[Message]:
         if not messages:
@@ -104,3 +123,9 @@ class TicketingWorker:
         if unknown:
             found = await store.places_of(connection, unknown)
             self._places.update({event: found.get(event, {}) for event in unknown})
+
+
+def _asked(message: SeatsReserved | PlacesReserved) -> int:
+    if isinstance(message, PlacesReserved):
+        return message.quantity
+    return sum(len(part.seats) for part in message.parts)
