@@ -127,7 +127,7 @@ async def _parts(config: Config, database: asyncpg.Pool, store: Store, writer: L
 
 def _api_routers(parts: Parts, stack: AsyncExitStack) -> list[Router]:
     find_sale = sales_from(parts.catalogue)
-    placer = Placer(parts.database, parts.writer, find_sale, clock=parts.clock)
+    placer = Placer(parts.database, parts.writer, clock=parts.clock)
     stack.push_async_callback(placer.aclose)
     events = EventDesk(
         parts.database,

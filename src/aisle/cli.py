@@ -5,6 +5,7 @@ Bad input of any kind ends here: one line on standard error, exit code 2, nothin
 
 import argparse
 import asyncio
+import gc
 import os
 import resource
 import sys
@@ -71,9 +72,16 @@ def _serve(arguments: argparse.Namespace) -> int:
     config = _with_servers(read_config(os.environ))
     configure_logs(config.log_level)
     _allow_many_connections()
+    _collect_seldom()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(config, roles))
     return 0
+
+
+def _collect_seldom() -> None:
+    """What is loaded by now stays, and a request leaves no cycles: looking for some took an eighth of the time."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 def _allow_many_connections() -> None:

@@ -107,13 +107,13 @@ def bookings_from(parts: Parts) -> Bookings:
     async def changed(ids: Sequence[UUID]) -> list[Owned]:
         async with parts.database.acquire() as connection:
             found = await bookings.owned(connection, ids)
-        return [Owned(buyer, await view_of(booking, find_sale)) for buyer, booking in found]
+        return [Owned(buyer, view_of(booking, await find_sale(booking.event_id))) for buyer, booking in found]
 
     async def current(buyers: Sequence[UUID]) -> list[Owned]:
         async with parts.database.acquire() as connection:
             found = await bookings.current_of(
                 connection, buyers, ended_after=parts.clock() - RECENTLY, each=LIVE_BOOKINGS_PER_BUYER_MAX
             )
-        return [Owned(buyer, await view_of(booking, find_sale)) for buyer, booking in found]
+        return [Owned(buyer, view_of(booking, await find_sale(booking.event_id))) for buyer, booking in found]
 
     return Bookings(partial(connect, parts.config), changed, current)

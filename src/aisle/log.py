@@ -21,6 +21,10 @@ from aisle.limits import LOG_ADMIN_SECONDS_MAX, LOG_BATCH_MESSAGES_MAX, LOG_DELI
 from aisle.messages import PARTITIONS, Message, dead_letters, encode, key, topic, topics
 
 READER_MISSED_SECONDS = 6
+OFFSETS_INTERVAL_MS = 250
+# A reader that got as many messages at once is in a rush, and waits so long for more.
+BUSY_MESSAGES = 8
+GATHER_SECONDS = 0.015
 
 RELIABLE = {
     "acks": "all",
@@ -147,14 +151,17 @@ def _resolve(batches: Sequence[_Batch]) -> None:
 
 
 class LogReader:
-    """One member of a consumer group. Offsets are committed by hand, after the effects of a batch."""
+    """One member of a consumer group. Only offsets of batches that had their effects are ever committed."""
 
     def __init__(self, bootstrap: str, group: str, names: Sequence[str]) -> None:
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": group,
-                "enable.auto.commit": False,
+                # What `done` was told is committed by the library now and then, when partitions move, and at the end:
+                # a commit a batch would cost more than reading it, and a batch that comes again does no harm.
+                "enable.auto.offset.store": False,
+                "auto.commit.interval.ms": OFFSETS_INTERVAL_MS,
                 "auto.offset.reset": "earliest",
                 "partition.assignment.strategy": "cooperative-sticky",
                 "fetch.wait.max.ms": 100,
@@ -166,33 +173,35 @@ class LogReader:
             }
         )
         self._consumer.subscribe(list(names))
+        self._busy = False
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="log-reader")
 
     async def batch(self, timeout_s: float = 0.5) -> list[Received]:
         """Up to LOG_BATCH_MESSAGES_MAX messages, or none after the time-out. Rebalances happen in this call only."""
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(self._thread, self._wait_for_some, timeout_s)
+        self._busy = len(found) >= BUSY_MESSAGES
         return [_received(message) for message in found if message.error() is None]
 
     def _wait_for_some(self, timeout_s: float) -> list[Any]:
-        # `consume` alone would wait for a full batch; one message must not wait for the next five hundred.
+        # `consume` alone would wait for a full batch; one message must not wait for the next five hundred. In a rush
+        # they come by themselves: then a moment of waiting makes one batch of many, which costs little more than one.
         first = self._consumer.poll(timeout_s)
         if first is None:
             return []
-        return [first, *self._consumer.consume(LOG_BATCH_MESSAGES_MAX - 1, 0)]
+        return [first, *self._consumer.consume(LOG_BATCH_MESSAGES_MAX - 1, GATHER_SECONDS if self._busy else 0)]
 
-    async def commit(self, received: Sequence[Received]) -> None:
+    def done(self, received: Sequence[Received]) -> None:
         """Everything up to these messages has had its effect."""
         last: dict[tuple[str, int], int] = {}
         for one in received:
             last[one.topic, one.partition] = max(last.get((one.topic, one.partition), -1), one.offset)
         offsets = [TopicPartition(name, number, offset + 1) for (name, number), offset in last.items()]
-        loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._thread, lambda: self._consumer.commit(offsets=offsets, asynchronous=False))
+            self._consumer.store_offsets(offsets=offsets)
         except KafkaException as error:
-            # Somebody else owns the partition by now, or the log is away: the messages come again, and that is safe.
-            raise LogUnavailable(f"offsets were not committed: {error}") from None
+            # Somebody else owns the partition by now: the messages come again there, and that is safe.
+            raise LogUnavailable(f"offsets were not kept: {error}") from None
 
     async def aclose(self) -> None:
         loop = asyncio.get_running_loop()

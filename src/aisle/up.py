@@ -91,7 +91,7 @@ def _start_penstock(supervisor: Supervisor, port: int, store_url: str) -> Progra
         "penstock",
         [
             *(sys.executable, "-m", "penstock", "serve", "--listen", f"127.0.0.1:{port}"),
-            *("--no-auto-create", "--group-initial-delay", "0"),
+            *("--no-auto-create", "--group-initial-delay", "0", "--fetch-gather", "5"),
         ],
         {"PENSTOCK_STORE": store_url},
         ready=lambda: _listens(port),

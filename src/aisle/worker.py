@@ -1,4 +1,4 @@
-"""The loop every service's worker runs: read a batch, have its effects, publish what follows, then commit the offsets.
+"""The loop every service's worker runs: read a batch, have its effects, publish what follows, then let it go.
 
 At least once, by that order. A dependency that is away is waited for; the batch stays where it is. A message that
 nobody can read, or that fails again and again although everything is there, is buried on the lane's dead-letter topic
@@ -38,9 +38,9 @@ async def run_worker(name: str, lane: str, reader: LogReader, writer: LogWriter,
             await _handle_batch(name, lane, batch, writer, handle)
             crash_point(f"before_offsets_{name}")
             try:
-                await reader.commit(batch)
+                reader.done(batch)
             except LogUnavailable as error:
-                log.warning("offsets_not_committed", worker=name, lane=lane, reason=str(error))
+                log.warning("offsets_not_kept", worker=name, lane=lane, reason=str(error))
 
 
 async def _handle_batch(name: str, lane: str, batch: Sequence[Received], writer: LogWriter, handle: Handle) -> None:

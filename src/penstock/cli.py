@@ -64,6 +64,9 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--store-timeout", type=float, default=5.0, metavar="SECONDS")
     serve.add_argument("--acks-replicas", type=int, default=0, metavar="N", help="acks=all waits for N store replicas")
     serve.add_argument("--acks-fsync", action="store_true", help="acks=all waits for the store's fsync (WAITAOF)")
+    serve.add_argument(
+        "--fetch-gather", type=int, default=0, metavar="MS", help="serve the tail of a log to a consumer once in MS"
+    )
     serve.add_argument("--retention-interval", type=float, default=30.0, metavar="SECONDS")
     serve.add_argument(
         "--group-initial-delay", type=float, default=3.0, metavar="SECONDS", help="wait for more members"
@@ -116,6 +119,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         acks_replicas=arguments.acks_replicas,
         acks_fsync=arguments.acks_fsync,
         retention_interval_s=arguments.retention_interval,
+        fetch_gather_ms=arguments.fetch_gather,
         group_initial_delay_ms=int(arguments.group_initial_delay * 1000),
         group_session_min_ms=int(arguments.group_session_min * 1000),
         offsets_retention_ms=int(arguments.offsets_retention * 1000),

@@ -36,6 +36,9 @@ class Config:
     # acks=all also waits for this many replicas of the store, and with `acks_fsync` for its disk.
     acks_replicas: int = 0
     acks_fsync: bool = False
+    # A consumer that was served from the tail a moment ago is served again after this long: in a rush, one answer of
+    # many records instead of one each. 0 answers at once, as Kafka does.
+    fetch_gather_ms: int = 0
     retention_interval_s: float = 30.0
     # The first members of a group wait this long for more, so that a fleet that starts causes one rebalance, not many.
     group_initial_delay_ms: int = 3_000
@@ -62,5 +65,7 @@ class Config:
             raise BadConfig(f"node id {self.node_id} is not between 0 and 2147483647")
         if not 1 <= self.default_partitions <= limits.PARTITIONS_PER_TOPIC_MAX:
             raise BadConfig(f"{self.default_partitions} partitions: from 1 to {limits.PARTITIONS_PER_TOPIC_MAX}")
+        if not 0 <= self.fetch_gather_ms <= limits.FETCH_GATHER_MS_MAX:
+            raise BadConfig(f"fetches are gathered for 0 to {limits.FETCH_GATHER_MS_MAX} ms")
         if self.group_initial_delay_ms < 0 or not 0 < self.group_session_min_ms <= self.group_session_max_ms:
             raise BadConfig("a group's initial delay must not be negative, nor its session bounds empty")

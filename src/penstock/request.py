@@ -32,6 +32,7 @@ class Session:
     software: str = ""
     watch: Watch | None = None  # of the partitions its last fetch asked for
     idle_fetch: IdleFetch | None = None
+    tail_served_at: float = 0.0  # when a fetch last got the few records that had just come
 
 
 @dataclass(slots=True)

@@ -30,7 +30,7 @@ async def read(bootstrap: str, group: str, names: list[str], count: int, *, comm
             batch = await reader.batch()
             found += batch
             if commit and batch:
-                await reader.commit(batch)
+                reader.done(batch)
     return found
 
 

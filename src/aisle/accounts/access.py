@@ -26,6 +26,7 @@ from aisle.accounts.cross_site import (
 )
 from aisle.accounts.desk import Desk
 from aisle.errors import Problem
+from aisle.hot_route import hot_answer
 
 ANONYMOUS = "anonymous"
 
@@ -101,7 +102,7 @@ class Access:
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             await self.admit(scope)
-            await app(scope, receive, send)
+            await (hot_answer(scope) or app)(scope, receive, send)
 
         return guarded
 

@@ -1,5 +1,6 @@
 """HTTP routes of bookings: place, look, cancel. A booking of somebody else does not exist."""
 
+import re
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
@@ -7,16 +8,18 @@ from uuid import UUID
 import msgspec
 from litestar import Router, get, post
 from litestar.params import FromPath, FromQuery, HeaderParameter, JSONBody, QueryParameter
+from litestar.types import Receive, Scope, Send
 from msgspec import Meta
 
-from aisle.accounts.access import CurrentActor
+from aisle.accounts.access import CurrentActor, actor_in
 from aisle.accounts.account import Actor
 from aisle.booking import store
 from aisle.booking.booking import Booking, Request
 from aisle.booking.desk import BookingDesk
 from aisle.booking.expire import cancel
-from aisle.booking.place import FindSale, Order, Sale
+from aisle.booking.place import Order, Sale
 from aisle.errors import Problem
+from aisle.hot_route import hot, read_header, read_json, send_json
 from aisle.limits import PAGE_ROWS_MAX
 from aisle.messages import Part
 
@@ -66,15 +69,25 @@ class BookingPage(msgspec.Struct, frozen=True):
     next: UUID | None
 
 
+_KEY = re.compile("[A-Za-z0-9_-]{8,64}")
 Key = Annotated[str, HeaderParameter(name="Idempotency-Key", min_length=8, max_length=64, pattern="^[A-Za-z0-9_-]+$")]
+
+_order_decoder = msgspec.json.Decoder(BookingOrder)
+_encode = msgspec.json.Encoder().encode
 
 
 def booking_routes(desk: BookingDesk) -> Router:
-    @post("/bookings", status_code=202, summary="Book seats: the best available, or named ones")
+    async def place(scope: Scope, receive: Receive, send: Send) -> None:
+        actor = actor_in(scope)
+        key = read_header(scope, b"idempotency-key", _KEY.fullmatch, f"Idempotency-Key must match {_KEY.pattern}")
+        asked = await read_json(scope, receive, _order_decoder)
+        sale = await desk.find_sale(asked.event_id)
+        order = Order(sale=sale, request=_request(asked, sale), buyer=actor.account_id, idempotency_key=key)
+        await send_json(send, 202, _encode(view_of(await desk.placer.place(order), sale)))
+
+    @post("/bookings", status_code=202, summary="Book seats: the best available, or named ones", opt=hot(place))
     async def place_booking(data: JSONBody[BookingOrder], actor: CurrentActor, idempotency_key: Key) -> BookingView:
-        request = await _request(desk, data)
-        order = Order(event=data.event_id, request=request, buyer=actor.account_id, idempotency_key=idempotency_key)
-        return await view_of(await desk.placer.place(order), desk.find_sale)
+        raise AssertionError("answered by `place`")
 
     @get("/bookings", summary="My bookings, newest first")
     async def list_bookings(
@@ -84,32 +97,32 @@ def booking_routes(desk: BookingDesk) -> Router:
     ) -> BookingPage:
         async with desk.database.acquire() as connection:
             found = await store.history(connection, actor.account_id, before=before, limit=limit)
-        views = [await view_of(booking, desk.find_sale) for booking in found]
+        views = [view_of(booking, await desk.find_sale(booking.event_id)) for booking in found]
         return BookingPage(views, found[-1].id if len(found) == limit else None)
 
     @get("/bookings/{booking_id:uuid}", summary="One of my bookings")
     async def show_booking(booking_id: FromPath[UUID], actor: CurrentActor) -> BookingView:
-        return await view_of(await _own(desk, booking_id, actor), desk.find_sale)
+        return await _shown(desk, booking_id, actor)
 
     @post("/bookings/{booking_id:uuid}/cancel", status_code=200, summary="Let a booking go before it is paid")
     async def cancel_booking(booking_id: FromPath[UUID], actor: CurrentActor) -> BookingView:
         await cancel(desk.database, booking_id, actor.account_id, now=desk.clock())
         desk.relay.wake()
-        return await view_of(await _own(desk, booking_id, actor), desk.find_sale)
+        return await _shown(desk, booking_id, actor)
 
     routes: list[Any] = [place_booking, list_bookings, show_booking, cancel_booking]
     return Router("/api/v1", route_handlers=routes, tags=["bookings"])
 
 
-async def _own(desk: BookingDesk, booking_id: UUID, actor: Actor) -> Booking:
+async def _shown(desk: BookingDesk, booking_id: UUID, actor: Actor) -> BookingView:
     async with desk.database.acquire() as connection:
         booking = await store.booking_of(connection, booking_id, actor.account_id)
     if booking is None:
         raise Problem(404, "not_found", "no such booking")
-    return booking
+    return view_of(booking, await desk.find_sale(booking.event_id))
 
 
-async def _request(desk: BookingDesk, order: BookingOrder) -> Request:
+def _request(order: BookingOrder, sale: Sale) -> Request:
     """The order with its seats as indexes; what contradicts itself is refused."""
     if order.subsection is not None and order.section is None:
         raise Problem(422, "bad_order", "a subsection needs its section")
@@ -129,7 +142,6 @@ async def _request(desk: BookingDesk, order: BookingOrder) -> Request:
         raise Problem(422, "bad_order", "manual takes section, subsection and the seats")
     if len(set(order.seats)) != len(order.seats) or order.quantity not in (None, len(order.seats)):
         raise Problem(422, "bad_order", "a seat is named twice, or the quantity is not that of the seats")
-    sale = await desk.find_sale(order.event_id)
     shape = sale.subsections.get((order.section or "", order.subsection))
     if shape is None:
         raise Problem(404, "unknown_section", f"there is no subsection {order.section}-{order.subsection}")
@@ -163,8 +175,7 @@ def _names(part: Part, sale: Sale) -> list[str]:
     return [f"{seat // width + 1}-{seat % width + 1}" for seat in part.seats]
 
 
-async def view_of(booking: Booking, find_sale: FindSale) -> BookingView:
-    sale = await find_sale(booking.event_id)
+def view_of(booking: Booking, sale: Sale) -> BookingView:
     seats = []
     for part in booking.parts:
         names = [] if part.in_pool else _names(part, sale)

@@ -60,19 +60,16 @@ FindSale = Callable[[int], Awaitable[Sale]]
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    event: int
+    sale: Sale
     request: Request
     buyer: UUID
     idempotency_key: str
 
 
 class Placer:
-    def __init__(
-        self, database: asyncpg.Pool, writer: LogWriter, find_sale: FindSale, *, clock: Callable[[], datetime]
-    ) -> None:
+    def __init__(self, database: asyncpg.Pool, writer: LogWriter, *, clock: Callable[[], datetime]) -> None:
         self._database = database
         self._writer = writer
-        self._find_sale = find_sale
         self._clock = clock
         self._publishing: set[asyncio.Task[None]] = set()
         self._commit: GroupCommit[store.Placing, store.Placed] = GroupCommit(
@@ -85,12 +82,12 @@ class Placer:
 
     async def place(self, order: Order) -> Booking:
         """The booking, new or of an earlier request with the same key. Raises a Problem if it cannot be."""
-        sale = await self._find_sale(order.event)
+        sale = order.sale
         check_order(order.request, sale)
         now = self._clock()
         placing = store.Placing(
             id=new_id(now),
-            event_id=order.event,
+            event_id=sale.event,
             lane=sale.lane,
             buyer=order.buyer,
             request=order.request,
@@ -220,4 +217,4 @@ def _fresh(placing: store.Placing, now: datetime) -> Booking:
 
 
 def _hash(order: Order) -> bytes:
-    return hashlib.blake2b(msgspec.json.encode((order.event, order.request)), digest_size=16).digest()
+    return hashlib.blake2b(msgspec.json.encode((order.sale.event, order.request)), digest_size=16).digest()

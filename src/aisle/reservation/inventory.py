@@ -4,8 +4,9 @@ Each method runs a script that decides and acts in one step, so any number of pr
 What a script refuses comes back as a value. A call whose outcome is unknown is repeated under the same ids.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -38,6 +39,14 @@ class Hall:
     limit: int
     rank: int = 0
     blocked: frozenset[int] = frozenset()
+
+
+class Claims(NamedTuple):
+    """A batch for one subsection."""
+
+    place: Place
+    epoch: int
+    claims: Sequence[Claim]
 
 
 class Inventory:
@@ -78,10 +87,22 @@ class Inventory:
 
     async def claim(self, place: Place, claims: Sequence[Claim], *, epoch: int) -> list[Outcome]:
         """Seats for a batch of bookings or holds of one subsection, decided in the order given."""
-        faults = [claim.check() for claim in claims]
-        asked = [claim.packed() for claim, fault in zip(claims, faults, strict=True) if not fault]
-        answers = iter(await self._claim(place, asked, epoch) if asked else [])
-        return [Outcome(Code.INVALID, detail=fault) if fault else next(answers) for fault in faults]
+        [outcomes] = await self.claim_many([Claims(place, epoch, claims)])
+        return outcomes
+
+    async def claim_many(self, batches: Sequence[Claims]) -> list[list[Outcome]]:
+        """The same for many subsections in one round trip. A script that failed raises after all of them have run."""
+        if self._gate is not None and not await self._gate.is_open():
+            closed = Outcome(Code.CLOSED, detail=f"the store is {self._gate.standing}")
+            return [[closed] * len(batch.claims) for batch in batches]
+        faults = [[claim.check() for claim in batch.claims] for batch in batches]
+        calls = []
+        for batch, unfit in zip(batches, faults, strict=True):
+            asked = [claim.packed() for claim, fault in zip(batch.claims, unfit, strict=True) if not fault]
+            if asked:
+                calls.append((self.keys(batch.place), (batch.epoch, _pack(asked))))
+        replies = iter(await self._store.run_many(CLAIM, calls) if calls else [])
+        return [_merged(unfit, replies) for unfit in faults]
 
     async def settle(self, place: Place, settlements: Sequence[Settlement], *, epoch: int) -> list[Settled]:
         """Release, confirm or refund a batch of claims of one subsection, in the order given."""
@@ -115,10 +136,16 @@ class Inventory:
         )
         return Code(code.decode()), int(deadline)
 
-    async def _claim(self, place: Place, asked: list[list[object]], epoch: int) -> list[Outcome]:
-        if self._gate is not None and not await self._gate.is_open():
-            return [Outcome(Code.CLOSED, detail=f"the store is {self._gate.standing}")] * len(asked)
-        return _outcomes(await self._store.run(CLAIM, self.keys(place), (epoch, _pack(asked))))
+
+def _merged(faults: Sequence[str], replies: Iterator[bytes | StoreScriptFailed]) -> list[Outcome]:
+    """The answers of one subsection, with those that never reached the store in their places."""
+    if all(faults):
+        return [Outcome(Code.INVALID, detail=fault) for fault in faults]
+    reply = next(replies)
+    if isinstance(reply, StoreScriptFailed):
+        raise reply
+    answers = iter(_outcomes(reply))
+    return [Outcome(Code.INVALID, detail=fault) if fault else next(answers) for fault in faults]
 
 
 def _opening(hall: Hall, epoch: int) -> tuple[bytes | int, ...]:

@@ -27,7 +27,7 @@ from aisle.messages import (
 )
 from aisle.reservation.claims import Claim, Code, Outcome, Settled, Settlement, Verb
 from aisle.reservation.hall import HallChooser, Seated
-from aisle.reservation.inventory import Hall, Inventory
+from aisle.reservation.inventory import Claims, Hall, Inventory
 from aisle.reservation.keys import Place
 from aisle.reservation.pool import Pool, PoolPlace, PoolSettled, PoolSettlement, Take, Taken
 from aisle.reservation.pools import Pools
@@ -88,17 +88,15 @@ class ReservationWorker:
                 direct[place, request.epoch].append(request)
             else:
                 anywhere.append(request)
-        batches = (
-            self._inventory.claim(place, [claim_of(request) for request in asked], epoch=epoch)
-            for (place, epoch), asked in direct.items()
-        )
+        batches = [Claims(*key, [claim_of(request) for request in asked]) for key, asked in direct.items()]
         seated_anywhere = asyncio.gather(*(self._seat_anywhere(request) for request in anywhere))
         answers: list[Message] = await self._take_places(in_pools)
-        for ((place, _), asked), outcomes in zip(direct.items(), await asyncio.gather(*batches), strict=True):
+        seated = await self._inventory.claim_many(batches)
+        for ((place, _), asked), outcomes in zip(direct.items(), seated, strict=True):
             for request, outcome in zip(asked, outcomes, strict=True):
                 answers += answers_to(request, outcome.code, ((place, outcome),))
-        for request, seated in zip(anywhere, await seated_anywhere, strict=True):
-            answers += answers_to(request, seated.code, seated.outcomes)
+        for request, found in zip(anywhere, await seated_anywhere, strict=True):
+            answers += answers_to(request, found.code, found.outcomes)
         if answers:
             crash_point("after_claim")
         return answers

@@ -4,6 +4,7 @@ A fetch is a positional read and carries no group. It answers at once when it ha
 no time left; else it waits for appends and reads again. At least one whole batch is given however small the limits.
 """
 
+import asyncio
 from dataclasses import dataclass
 from time import monotonic
 
@@ -12,7 +13,7 @@ from kio.schema.errors import ErrorCode
 import respline
 from penstock.broker import Broker
 from penstock.errors import store_error_code
-from penstock.limits import FETCH_BYTES_MAX, FETCH_WAIT_MS_MAX
+from penstock.limits import FETCH_BYTES_MAX, FETCH_TAIL_BYTES, FETCH_WAIT_MS_MAX
 from penstock.request import Answer, IdleFetch, Request, Session
 from penstock.store.log import Read, View
 from penstock.store.topics import Topic
@@ -38,6 +39,7 @@ async def fetch(broker: Broker, request: Request) -> Answer:
     again = await _same_as_before(broker, request)
     if again:
         return again
+    await _gathered(broker, request.session)
     asked = read_fetch(request.frame, request.body_at, request.version)
     if asked.session_id != 0:
         return write_fetch(request.version, [], ErrorCode.fetch_session_id_not_found)
@@ -45,6 +47,8 @@ async def fetch(broker: Broker, request: Request) -> Answer:
     slots = [slot for _, rows in topics for slot in rows]
     size = await _filled_in_time(broker, request.session, asked, slots)
     broker.metrics.fetched_bytes += size
+    if 0 < size < FETCH_TAIL_BYTES:
+        request.session.tail_served_at = monotonic()
     rows = [(name, [slot.row for slot in partitions if slot.row]) for name, partitions in topics]
     answer = write_fetch(request.version, rows)
     if size == 0 and broker.nodes.alone and not any(slot.code for slot in slots):
@@ -53,6 +57,13 @@ async def fetch(broker: Broker, request: Request) -> Answer:
             _without_correlation_id(request.frame), broker.topics.epoch, asked.min_bytes, wait_s, answer
         )
     return answer
+
+
+async def _gathered(broker: Broker, session: Session) -> None:
+    """Let records come together for a consumer that asks again as soon as it was served."""
+    left = session.tail_served_at + broker.config.fetch_gather_ms / 1000 - monotonic()
+    if left > 0 and not broker.waiters.closed:
+        await asyncio.sleep(left)
 
 
 async def _same_as_before(broker: Broker, request: Request) -> Answer:
