@@ -71,7 +71,7 @@ async def running_broker(config: Config) -> AsyncIterator[Broker]:
             config.store_url, name="penstock", timeout=config.store_timeout_s, in_flight_max=STORE_CALLS_MAX
         )
         stack.push_async_callback(store.aclose)
-        await check_settings(store)
+        await check_settings(store, config.acks_fsync)
         durability = await _durability(config, stack)
         server = Server(
             config,

@@ -24,8 +24,8 @@ from tests.integration.inventory_model import View, audit, look
 EPOCH = 1
 PLACE = Place(1, "A", 1)
 SERVERS = 4
-# Every write is on the disk before its answer; and a finished rewrite is noticed within 2 ms instead of 100.
-OPTIONS = {"appendfsync": "always", "hz": "500"}
+# A finished rewrite is noticed within 2 ms instead of 100.
+OPTIONS = {"hz": "500"}
 
 
 @asynccontextmanager

@@ -45,7 +45,7 @@ def test_without_the_log_bookings_wait_and_nothing_is_lost(servers, tmp_path):
 @pytest.fixture
 def valkey(tmp_path):
     with Supervisor(tmp_path / "valkey", log=lambda line: None) as supervisor:
-        yield supervisor.start_valkey(options={"appendfsync": "always"})
+        yield supervisor.start_valkey()
 
 
 def test_a_store_that_was_killed_and_came_back_is_verified_and_sold_from_again(servers, valkey, tmp_path):

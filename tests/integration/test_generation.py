@@ -85,7 +85,7 @@ async def test_a_store_flushed_under_a_running_process_closes_the_gate_within_a_
 
 
 async def test_a_restarted_server_sells_nothing_until_it_is_verified(own_valkey, config, metrics):
-    valkey = own_valkey({"appendfsync": "always"})
+    valkey = own_valkey({})
     async with gated(with_settings(config, store_url=valkey.url), metrics) as (hall, gate, inventory):
         await gate.admit(gate.connected(), fresh=True)
         assert await claim(inventory, "before") is Code.OK

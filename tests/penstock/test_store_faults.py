@@ -3,6 +3,7 @@
 import threading
 import time
 
+import redis
 from confluent_kafka import Producer
 
 from tests.penstock.batches import batch_of
@@ -114,8 +115,12 @@ def test_acks_all_waits_for_replicas_when_told_to_and_says_when_they_are_missing
         assert broker.store.xlen(broker.key(topic, 0, "log")) == 2, "after append, as the code says"
 
 
-def test_acks_all_waits_for_the_disk_when_told_to(start_broker: StartBroker, topic: str) -> None:
-    broker = start_broker("--acks-fsync")
+def test_acks_all_waits_for_the_disk_when_told_to(
+    start_broker: StartBroker, own_valkey: StoreProcess, topic: str
+) -> None:
+    with redis.Redis(port=own_valkey.port) as store:
+        store.config_set("appendfsync", "always")
+    broker = start_broker("--acks-fsync", store=own_valkey)
     with LogClient(broker.port) as client:
         client.create(topic)
         assert client.produce(topic, batch_of(b"a"), acks=-1)["error_code"] == 0

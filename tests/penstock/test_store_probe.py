@@ -19,9 +19,9 @@ def store(tmp_path: Path) -> Iterator[StoreProcess]:
     process.kill()
 
 
-def refusal(store: StoreProcess) -> tuple[int, str]:
+def refusal(store: StoreProcess, *flags: str) -> tuple[int, str]:
     command = [sys.executable, "-m", "penstock.cli", "serve", "--listen", "127.0.0.1:0", "--store", store.url]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    ended = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=120)
     assert ended.stdout == "", "it never listened"
     return ended.returncode, ended.stderr
 
@@ -39,6 +39,16 @@ def test_a_replica_is_refused_in_one_line(store: StoreProcess) -> None:
         client.execute_command("REPLICAOF", "127.0.0.1", free_port())
         code, words = refusal(store)
     assert (code, words) == (2, "penstock: the store is a read-only replica; give the address of the primary\n")
+
+
+@pytest.mark.parametrize("settings", [{"appendfsync": "no"}, {"appendonly": "no"}])
+def test_waiting_for_a_disk_that_is_never_synced_is_refused(store: StoreProcess, settings: dict[str, str]) -> None:
+    """WAITAOF would time out, and every record be refused."""
+    with redis.Redis(port=store.port) as client:
+        for name, value in settings.items():
+            client.config_set(name, value)
+    needed = "--acks-fsync needs a store with appendonly yes and appendfsync everysec or always"
+    assert refusal(store, "--acks-fsync") == (2, f"penstock: {needed}\n")
 
 
 def test_a_store_without_an_append_only_file_is_warned_of(

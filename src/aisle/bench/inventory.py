@@ -58,7 +58,7 @@ async def _measure(url: str, sizes: Sizes) -> dict[str, object]:
             "drift": stage.drift,
             "seats": sizes.seats,
             "quick": sizes is QUICK,
-            "server": f"{store.server.flavour} {store.server.version}, unix socket, AOF everysec",
+            "server": f"{store.server.flavour} {store.server.version}, unix socket, AOF synced every second",
         }
     say("seat-fill quality")
     return figures | {"seat_fill": measure_seat_fill(sizes.seat_fill_seeds)}

@@ -20,8 +20,8 @@ async def scripts_need_transactions(store: Store) -> bool:
     return b"kvrocks_version" in await store.call("INFO", "server")
 
 
-async def check_settings(store: Store) -> None:
-    """Raises BadConfig with one sentence."""
+async def check_settings(store: Store, acks_fsync: bool) -> None:
+    """Raises BadConfig with one sentence. `acks_fsync` says that acknowledgements wait for the store's disk."""
     lines = list(store.nodes.values()) if isinstance(store, respline.Cluster) else [store]
     for line in lines:
         info = _fields(await line.call("INFO"))
@@ -30,8 +30,21 @@ async def check_settings(store: Store) -> None:
         policy = info.get("maxmemory_policy", "noeviction")
         if policy != "noeviction":
             raise BadConfig(f"the store's maxmemory-policy is {policy}, which may drop records; set it to noeviction")
+        if acks_fsync and not await _syncs(line, info):
+            raise BadConfig("--acks-fsync needs a store with appendonly yes and appendfsync everysec or always")
         if info.get("aof_enabled") == "0":
             log.warning("the store keeps no append-only file: what it holds is lost when it stops; set appendonly yes")
+
+
+async def _syncs(line: Store, info: dict[str, str]) -> bool:
+    """False where WAITAOF would never be answered. A server that hides its settings is believed."""
+    if info.get("aof_enabled") == "0":
+        return False
+    try:
+        policy = await line.call("CONFIG", "GET", "appendfsync")
+    except respline.ServerError:
+        return True
+    return bool(policy != [b"appendfsync", b"no"])
 
 
 def _fields(info: bytes) -> dict[str, str]:
