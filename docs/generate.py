@@ -17,6 +17,7 @@ from aisle.accounts.desk import make_desk
 from aisle.app import build_app
 from aisle.booking.api import booking_routes
 from aisle.booking.booking import MOVES
+from aisle.booking.holds_api import hold_routes
 from aisle.config import PREFIX, Config
 from aisle.health import Readiness
 from aisle.live.api import live_routes
@@ -191,9 +192,8 @@ def openapi_document() -> dict[str, Any]:
 
     async def build() -> None:
         desk = make_desk(Config(), None, None, [], clock=time.time)  # routes are drawn here, never called
-        app = build_app(
-            Config(), Readiness({}), Metrics(), desk, [event_routes(None), booking_routes(None), live_routes(None)]
-        )
+        routers = [event_routes(None), booking_routes(None), hold_routes(None), live_routes(None)]
+        app = build_app(Config(), Readiness({}), Metrics(), desk, routers)
         document.append(app.openapi_schema.to_schema())
 
     asyncio.run(build())

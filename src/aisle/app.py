@@ -25,8 +25,10 @@ from aisle.accounts.api import account_routes
 from aisle.accounts.desk import Desk, open_desk
 from aisle.booking.api import booking_routes
 from aisle.booking.desk import BookingDesk
+from aisle.booking.holds_api import hold_routes
 from aisle.booking.place import Placer
 from aisle.bridges import counts_of, open_gate, pool_counts_of, sales_from, switch_sale
+from aisle.cart_bridges import holder_and_checkout
 from aisle.config import Config
 from aisle.db import check_database, open_database
 from aisle.envelope import envelope
@@ -139,8 +141,9 @@ def _api_routers(parts: Parts, stack: AsyncExitStack) -> list[Router]:
         pool_counts=partial(pool_counts_of, parts.pools),
         switch=partial(switch_sale, parts.inventory, parts.pools),
     )
-    bookings = BookingDesk(parts.database, placer, parts.relays["booking"], find_sale, parts.clock)
-    return [event_routes(events), booking_routes(bookings)]
+    holder, checkout = holder_and_checkout(parts, find_sale, stack)
+    bookings = BookingDesk(parts.database, placer, holder, checkout, parts.relays["booking"], find_sale, parts.clock)
+    return [event_routes(events), booking_routes(bookings), hold_routes(bookings)]
 
 
 def _now() -> datetime:

@@ -7,7 +7,7 @@ the tests can visit all of them and a misspelt one cannot pass as survived.
 
 import os
 
-POINTS = (
+BOOKING_POINTS = (
     "after_place_commit",  # a booking is committed, its request not published
     "after_claim",  # seats are taken in the store, nobody was told
     "after_tickets",  # tickets have moved, what follows was not published
@@ -17,6 +17,19 @@ POINTS = (
     "before_offsets_seat-reservation-service",
     "before_offsets_event-ticketing-service",
 )
+
+CART_POINTS = (
+    "after_hold_noted",  # a hold is in the cart, its seats are not taken
+    "after_hold_taken",  # seats are held in the store, the cart does not know them
+    "after_holds_extended",  # holds have a new deadline, the cart the old one
+    "after_hold_leaving",  # a hold is on its way out of the cart, its seats are still held
+    "after_cart_closed",  # the cart says which booking it becomes, PostgreSQL does not have it
+    "after_checkout_placed",  # the booking is PROCESSING, its seats are still held by the cart's holds
+    "after_convert",  # the seats are the booking's in the store, PostgreSQL does not know
+    "after_checkout_reserved",  # the booking is PENDING_PAYMENT, its cart is still there
+)
+
+POINTS = (*BOOKING_POINTS, *CART_POINTS)
 
 
 def crash_point(name: str) -> None:

@@ -4,6 +4,8 @@ Refusals that a rule foresees are values, bugs are assertions; what is left are 
 turns a `Problem` into problem+json, the command line turns a `StartupError` into one line on stderr and exit code 2.
 """
 
+from typing import Any
+
 
 class AisleError(Exception):
     """Root of the tree; never raised itself."""
@@ -14,14 +16,26 @@ class StartupError(AisleError):
 
 
 class Problem(AisleError):
-    """An answer to an HTTP request that is not a success: RFC 9457 with a stable `code`."""
+    """An answer to an HTTP request that is not a success: RFC 9457 with a stable `code`.
 
-    def __init__(self, status: int, code: str, detail: str, *, retry_after_s: int | None = None) -> None:
+    `more` are members that only some problems have, such as the seats in the way.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        retry_after_s: int | None = None,
+        more: dict[str, Any] | None = None,
+    ) -> None:
         super().__init__(detail)
         self.status = status
         self.code = code
         self.detail = detail
         self.retry_after_s = retry_after_s
+        self.more = more or {}
 
 
 class StoreUnavailable(Problem):

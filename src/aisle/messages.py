@@ -37,6 +37,15 @@ class Part(msgspec.Struct, frozen=True):
         return self.subsection == POOL
 
 
+class Held(msgspec.Struct, frozen=True):
+    """Holds of one buyer in one subsection, and what they hold: a part for each price that a seat had when held."""
+
+    section: str
+    subsection: int
+    holds: tuple[str, ...]
+    parts: tuple[Part, ...]
+
+
 class Subhall(msgspec.Struct, frozen=True):
     """One subsection as the store has to open it."""
 
@@ -87,7 +96,7 @@ class SeatsInitialized(Message, frozen=True, kw_only=True, tag="seats_initialize
 
 
 class TicketReserveRequested(Message, frozen=True, kw_only=True, tag="ticket_reserve_requested"):
-    """A buyer wants the best `quantity` seats, the `seats` named (index in one subsection), or places `in_pool`."""
+    """A buyer wants the best `quantity` seats, the `seats` named (by index), places `in_pool`, or what is `held`."""
 
     action = "ticket-reserving-request-in-kvrocks"
     sender, receiver = BOOKING, RESERVATION
@@ -100,6 +109,7 @@ class TicketReserveRequested(Message, frozen=True, kw_only=True, tag="ticket_res
     accessible: int = 0
     allow_partial: bool = False
     in_pool: str | None = None
+    held: tuple[Held, ...] = ()
 
 
 class SeatsReserved(Message, frozen=True, kw_only=True, tag="seats_reserved"):

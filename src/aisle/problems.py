@@ -41,7 +41,7 @@ def exception_answers() -> ExceptionHandlersMap:
 
 def _answer_problem(request: Request[Any, Any, Any], error: Problem) -> Response[bytes]:
     headers = {"retry-after": str(error.retry_after_s)} if error.retry_after_s is not None else {}
-    return _response(error.status, error.code, error.detail, headers)
+    return _response(error.status, error.code, error.detail, headers, **error.more)
 
 
 def _answer_http_exception(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:

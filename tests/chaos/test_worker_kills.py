@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import aisle
-from aisle.crash_points import POINTS
+from aisle.crash_points import BOOKING_POINTS, POINTS
 from tests.http_client import connections
 from tests.people import a_hall, new_key
 from tests.running import as_environment, run_aisle
@@ -35,7 +35,7 @@ def events(stage):
     """One event on sale for each crash point, made by a process that lives."""
     stage.start()
     with stage.person("seller") as seller:
-        events = {point: seller.opens(HALL) for point in POINTS}
+        events = {point: seller.opens(HALL) for point in BOOKING_POINTS}
     stage.stop()
     return events
 
@@ -60,7 +60,7 @@ def test_every_crash_point_in_the_source_is_visited():
     assert len(built) == 3
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", BOOKING_POINTS)
 def test_a_process_killed_here_loses_nothing(stage_left_empty, stage, events, tokens, point):
     event = events[point]
     keys = [new_key() for _ in tokens]

@@ -188,7 +188,7 @@ class Model:
             return Settled(Code.EXPIRED) if done.state == "E" else Settled(Code.OK, done.runs, done.price)
         for name in holds:
             record = self.records.get(name)
-            if record is None:
+            if record is None or record.kind != Kind.HOLD:
                 return Settled(Code.UNKNOWN)
             if record.owner != owner:
                 return Settled(Code.NOT_OWNER)
@@ -199,8 +199,9 @@ class Model:
         runs = tuple(number for pair in pairs for number in pair)
         for name in holds:
             self._end(name, f"converted {booking}", now)
-        self.records[booking] = Record("L", "b", owner, held[-1].price, now, 0, 0, "", runs)
-        return Settled(Code.OK, runs, held[-1].price)
+        price = min(held, key=lambda r: r.runs[0]).price
+        self.records[booking] = Record("L", "b", owner, price, now, 0, 0, "", runs)
+        return Settled(Code.OK, runs, price)
 
     def extend(
         self, hold: str, *, owner: str, operation: str, more_ms: int, cap_ms: int, epoch: int, now: int

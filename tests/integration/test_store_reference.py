@@ -2,7 +2,10 @@
 
 import re
 from pathlib import Path
+from uuid import uuid4
 
+from aisle.booking.cart import Hold, HoldState, begin
+from aisle.booking.carts import Carts
 from aisle.reservation.claims import Claim, Kind
 from aisle.reservation.generation import Gate
 from aisle.reservation.hall import HallChooser
@@ -18,7 +21,7 @@ def pattern(key: str) -> str:
     """The kind of a key: its name, with what differs from key to key left out."""
     key = re.sub(r"\{\d+:\w+-\d+\}", "{place}", key)
     key = re.sub(r"\{\d+:\w+\}", "{pool}", key)
-    return re.sub(r"^(event_sections|hall_plan):.*", r"\1:*", key)
+    return re.sub(r"^(event_sections|hall_plan|cart):.*", r"\1:*", key)
 
 
 def documented() -> set[str]:
@@ -38,6 +41,9 @@ async def test_every_key_in_the_store_is_on_the_page_and_every_key_on_the_page_i
         assert (await chooser.claim_best(Claim(id="anywhere", owner="gus", size=2), epoch=EPOCH)).code == "ok"
         gate = Gate(hall.store, "an-installation")
         await gate.admit(gate.connected(), fresh=True)
+        asked = Hold(id="held", asked="", state=HoldState.TAKING, quantity=1)
+        limits = {"event": 1, "hold_ms": 600_000, "hold_ms_max": 1_800_000, "seats_max": 10}
+        await Carts(hall.store).change(uuid4(), lambda cart, now_ms: begin(cart, asked, now_ms=now_ms, **limits))
         found = {pattern(key.decode().removeprefix(hall.store.prefix)) for key in await hall.dump()}
     assert found == documented()
 

@@ -26,10 +26,9 @@ from aisle.messages import Part
 SeatName = Annotated[str, Meta(pattern="^[1-9][0-9]{0,4}-[1-9][0-9]{0,2}$", description="`row-seat`, such as `5-10`.")]
 
 
-class BookingOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SeatOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`best_available` in the hall, a section, a subsection or a pool; `manual`: the seats named, in one subsection."""
 
-    event_id: Annotated[int, Meta(ge=1, le=2**63 - 1)]
     mode: Annotated[str, Meta(pattern="^(best_available|manual)$")] = "best_available"
     quantity: Annotated[int, Meta(ge=1, le=1000)] | None = None
     section: Annotated[str, Meta(pattern="^[A-Za-z0-9_]{1,32}$")] | None = None
@@ -38,6 +37,12 @@ class BookingOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     accessible: Annotated[int, Meta(ge=0, le=100)] = 0
     allow_partial: bool = False
     pool: Annotated[str, Meta(pattern="^[A-Za-z0-9_]{1,32}$")] | None = None
+
+
+class BookingOrder(SeatOrder, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Seats or places of an event."""
+
+    event_id: Annotated[int, Meta(ge=1, le=2**63 - 1)]
 
 
 class BookedSeats(msgspec.Struct, frozen=True):
@@ -82,7 +87,7 @@ def booking_routes(desk: BookingDesk) -> Router:
         key = read_header(scope, b"idempotency-key", _KEY.fullmatch, f"Idempotency-Key must match {_KEY.pattern}")
         asked = await read_json(scope, receive, _order_decoder)
         sale = await desk.find_sale(asked.event_id)
-        order = Order(sale=sale, request=_request(asked, sale), buyer=actor.account_id, idempotency_key=key)
+        order = Order(sale=sale, request=request_of(asked, sale), buyer=actor.account_id, idempotency_key=key)
         await send_json(send, 202, _encode(view_of(await desk.placer.place(order), sale)))
 
     @post("/bookings", status_code=202, summary="Book seats: the best available, or named ones", opt=hot(place))
@@ -122,7 +127,7 @@ async def _shown(desk: BookingDesk, booking_id: UUID, actor: Actor) -> BookingVi
     return view_of(booking, await desk.find_sale(booking.event_id))
 
 
-def _request(order: BookingOrder, sale: Sale) -> Request:
+def request_of(order: SeatOrder, sale: Sale) -> Request:
     """The order with its seats as indexes; what contradicts itself is refused."""
     if order.subsection is not None and order.section is None:
         raise Problem(422, "bad_order", "a subsection needs its section")
@@ -155,7 +160,7 @@ def _request(order: BookingOrder, sale: Sale) -> Request:
     )
 
 
-def _places(order: BookingOrder) -> Request:
+def _places(order: SeatOrder) -> Request:
     if order.mode != "best_available" or order.quantity is None or order.accessible:
         raise Problem(422, "bad_order", "a pool takes best_available and a quantity")
     if order.section is not None or order.seats is not None:
@@ -170,22 +175,21 @@ def _index(name: str, rows: int, seats_per_row: int) -> int:
     return (row - 1) * seats_per_row + seat - 1
 
 
-def _names(part: Part, sale: Sale) -> list[str]:
+def seat_names(part: Part, sale: Sale) -> list[str]:
     _, width = sale.subsections[part.section, part.subsection]
     return [f"{seat // width + 1}-{seat % width + 1}" for seat in part.seats]
 
 
 def view_of(booking: Booking, sale: Sale) -> BookingView:
-    seats = []
-    for part in booking.parts:
-        names = [] if part.in_pool else _names(part, sale)
-        seats.append(BookedSeats(part.section, part.subsection, names, part.price, len(part.seats)))
     return BookingView(
         id=booking.id,
         event_id=booking.event_id,
         state=booking.state.value,
         quantity=booking.quantity,
-        seats=seats,
+        seats=[
+            BookedSeats(p.section, p.subsection, [] if p.in_pool else seat_names(p, sale), p.price, len(p.seats))
+            for p in booking.parts
+        ],
         total=booking.total,
         currency=sale.currency,
         reason=booking.reason,

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 
-from aisle.messages import Part
+from aisle.messages import Held, Part
 
 
 class State(StrEnum):
@@ -48,7 +48,7 @@ def sources_of(target: State) -> list[str]:
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the buyer asked for: the best `quantity` somewhere, the seats named, or `quantity` places of a pool."""
+    """What the buyer asked for: the best seats somewhere, the seats named, places of a pool, or what a cart holds."""
 
     quantity: int
     section: str | None = None
@@ -57,6 +57,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     accessible: int = 0
     allow_partial: bool = False
     pool: str | None = None
+    held: tuple[Held, ...] = ()
 
 
 class Booking(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,8 @@ from datetime import datetime
 
 import asyncpg
 
+from aisle.booking.checkout import Checkout
+from aisle.booking.hold import Holder
 from aisle.booking.place import FindSale, Placer
 from aisle.relay import Relay
 
@@ -14,6 +16,8 @@ from aisle.relay import Relay
 class BookingDesk:
     database: asyncpg.Pool
     placer: Placer
+    holder: Holder
+    checkout: Checkout
     relay: Relay
     find_sale: FindSale
     clock: Callable[[], datetime]

@@ -198,6 +198,7 @@ def reserve_message(placing: store.Placing) -> TicketReserveRequested:
         accessible=request.accessible,
         allow_partial=request.allow_partial,
         in_pool=request.pool,
+        held=request.held,
     )
 
 

@@ -224,8 +224,8 @@ def _booking(row: Mapping[str, Any]) -> Booking:
 
 async def to_pending_payment(
     connection: asyncpg.Connection, given: Sequence[tuple[UUID, tuple[Part, ...]]], *, deadline: datetime
-) -> None:
-    """PROCESSING -> PENDING_PAYMENT with the seats that were found; bookings in any other state stay as they are."""
+) -> set[UUID]:
+    """PROCESSING -> PENDING_PAYMENT with the seats that were found; returns which. Others stay as they are."""
     rows = await connection.fetch(
         TO_PENDING_PAYMENT,
         [id for id, _ in given],
@@ -234,6 +234,7 @@ async def to_pending_payment(
         deadline,
     )
     await tell_watchers(connection, rows)
+    return {row["id"] for row in rows}
 
 
 async def end(
@@ -292,6 +293,30 @@ async def stale_placings(connection: asyncpg.Connection, *, placed_before: datet
         )
         for row in rows
     ]  # fmt: skip
+
+
+async def placing_of_key(connection: asyncpg.Connection, buyer: UUID, key: str) -> Placing | None:
+    """What an earlier request with this key has placed, enough to finish it."""
+    row = await connection.fetchrow(
+        """select id, event_id, lane, partition, epoch, request, request_hash from booking.bookings
+           where buyer = $1 and idempotency_key = $2""",
+        buyer,
+        key,
+    )
+    if row is None:
+        return None
+    return Placing(
+        row["id"], row["event_id"], row["lane"], buyer, _request(row["request"]), key, bytes(row["request_hash"]), 0,
+        row["partition"], row["epoch"],
+    )  # fmt: skip
+
+
+async def count_bought(connection: asyncpg.Connection, event: int, buyer: UUID, pool: str) -> int:
+    """How many seats of an event's hall, or places of a pool, a buyer has live."""
+    found = await connection.fetchval(
+        "select seats from booking.purchases where event_id = $1 and buyer = $2 and pool = $3", event, buyer, pool
+    )
+    return found or 0
 
 
 async def booking_of(connection: asyncpg.Connection, id: UUID, buyer: UUID) -> Booking | None:

@@ -47,7 +47,10 @@ class Rung(IntEnum):
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """Seats for one booking or hold: the best `size`, or the `seats` named by index. `id` makes it repeatable."""
+    """Seats for one booking or hold: the best `size`, or the `seats` named by index. `id` makes it repeatable.
+
+    A hold lasts `hold_ms` from now, or `until_ms` by the store's clock, which several holds can share.
+    """
 
     id: str
     owner: str
@@ -58,6 +61,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     worst: Rung = Rung.SPLIT
     hold_ms: int = 0
     seats: tuple[int, ...] | None = None
+    until_ms: int = 0
 
     def check(self) -> str:
         if not (isinstance(self.id, str) and IDENTIFIER.fullmatch(self.id)):
@@ -66,7 +70,9 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
             return f"the owner {self.owner!r} is not 1 to 64 letters, digits, '-' or '_'"
         if not isinstance(self.kind, Kind) or not isinstance(self.worst, Rung) or self.worst is Rung.NAMED:
             return f"{self.kind!r} is not a kind of claim, or {self.worst!r} not a rung of the ladder"
-        if self.kind is Kind.HOLD and not _whole(self.hold_ms, 1, 86_400_000):
+        if not _whole(self.until_ms, 0, 10**14):
+            return f"{self.until_ms!r} is not a moment in ms"
+        if self.kind is Kind.HOLD and not self.until_ms and not _whole(self.hold_ms, 1, 86_400_000):
             return f"a hold lasts 1 ms to 24 h, not {self.hold_ms!r} ms"
         if self.seats is not None:
             return _check_seats(self.seats, self.accessible)
@@ -79,7 +85,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     def packed(self) -> list[object]:
         return [
             self.id, self.owner, self.kind.value, self.size, self.accessible, int(self.allow_partial), int(self.worst),
-            self.hold_ms, sorted(self.seats) if self.seats is not None else None,
+            self.hold_ms, sorted(self.seats) if self.seats is not None else None, self.until_ms,
         ]  # fmt: skip
 
 

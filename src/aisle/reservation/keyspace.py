@@ -30,6 +30,7 @@ NAMES = {
     "pool_holds":      ("hash",   "pool"),
     "event_sections":  ("zset",   "event"),
     "hall_plan":       ("string", "claim"),
+    "cart":            ("string", "buyer"),
     "holding":         ("zset",   ""),
     "generation":      ("hash",   ""),
 }  # fmt: skip
@@ -71,7 +72,7 @@ def classify(raw: bytes, prefix: str) -> FoundKey | None:
         return None
     name, rest = match[1], match[2]
     meant = NAMES[name][1]
-    if meant in ("", "claim"):
+    if meant in ("", "claim", "buyer"):
         return FoundKey(raw, name, fault="" if (rest is not None) == bool(meant) else "not a name of ours")
     if meant == "event":
         is_event = bool(re.fullmatch(r"[1-9]\d{0,17}", rest or ""))

@@ -27,6 +27,7 @@ from aisle.messages import (
 )
 from aisle.reservation.claims import Claim, Code, Outcome, Settled, Settlement, Verb
 from aisle.reservation.hall import HallChooser, Seated
+from aisle.reservation.holds import convert_holds
 from aisle.reservation.inventory import Claims, Hall, Inventory
 from aisle.reservation.keys import Place
 from aisle.reservation.pool import Pool, PoolPlace, PoolSettled, PoolSettlement, Take, Taken
@@ -79,9 +80,11 @@ class ReservationWorker:
 
     async def _reserve(self, requests: Sequence[TicketReserveRequested]) -> list[Message]:
         direct: dict[tuple[Place, int], list[TicketReserveRequested]] = defaultdict(list)
-        anywhere, in_pools = [], []
+        anywhere, in_pools, held = [], [], []
         for request in requests:
-            if request.in_pool is not None:
+            if request.held:
+                held.append(request)
+            elif request.in_pool is not None:
                 in_pools.append(request)
             elif request.in_section is not None and request.in_subsection is not None:
                 place = Place(request.event, request.in_section, request.in_subsection)
@@ -97,6 +100,8 @@ class ReservationWorker:
                 answers += answers_to(request, outcome.code, ((place, outcome),))
         for request, found in zip(anywhere, await seated_anywhere, strict=True):
             answers += answers_to(request, found.code, found.outcomes)
+        for request, code in zip(held, await asyncio.gather(*(self._convert(r) for r in held)), strict=True):
+            answers += answers_with(request, code, tuple(part for h in request.held for part in h.parts))
         if answers:
             crash_point("after_claim")
         return answers
@@ -114,6 +119,17 @@ class ReservationWorker:
             for asked, answers in zip(wanted.values(), await asyncio.gather(*calls), strict=True)
             for request, taken in zip(asked, answers, strict=True)
         ]
+
+    async def _convert(self, request: TicketReserveRequested) -> Code:
+        """A checkout that its own process did not finish."""
+        return await convert_holds(
+            self._inventory,
+            request.event,
+            request.held,
+            booking=request.booking,
+            owner=request.buyer,
+            epoch=request.epoch,
+        )
 
     async def _seat_anywhere(self, request: TicketReserveRequested) -> Seated:
         chooser = self._choosers.get(request.event)
@@ -176,11 +192,15 @@ def place_answer(request: TicketReserveRequested, taken: Taken) -> Message:
 def answers_to(
     request: TicketReserveRequested, code: Code, outcomes: Sequence[tuple[Place, Outcome]]
 ) -> tuple[Message, ...]:
+    parts = tuple(Part(place.section, place.subsection, outcome.seats, outcome.price) for place, outcome in outcomes)
+    return answers_with(request, code, parts)
+
+
+def answers_with(request: TicketReserveRequested, code: Code, parts: tuple[Part, ...]) -> tuple[Message, ...]:
     """What the other services hear: seats and a booking to be paid, or a failure with its reason."""
     shared = {**route_of(request), "booking": request.booking}
     if code is not Code.OK:
         return (BookingFailed(id=f"{request.booking}.failed", reason=code.value, **shared),)
-    parts = tuple(Part(place.section, place.subsection, outcome.seats, outcome.price) for place, outcome in outcomes)
     return (
         SeatsReserved(id=f"{request.booking}.reserved", buyer=request.buyer, parts=parts, **shared),
         BookingPendingPayment(id=f"{request.booking}.pending", parts=parts, **shared),

@@ -3,13 +3,15 @@
 --
 -- KEYS  1 seats_bf  2 section_config  3 section_stats  4 row_avail  5 seat_meta  6 holds  7 locks:exp
 -- ARGV  1 epoch the caller believes in
---       2 msgpack: list of {id, owner, kind b|h, size, accessible, partial 0|1, worst rung 1-3, hold ms, named seats | nil}
+--       2 msgpack: list of {id, owner, kind b|h, size, accessible, partial 0|1, worst rung 1-3, hold ms, named seats | nil,
+--         until ms: a hold's deadline, or 0 for hold ms from now}
 -- Returns msgpack: list of {code, how, deadline ms, price, taken ms, runs}, in the order asked
 --   ok         taken now, or by an earlier call with the same id: repeating is safe
 --   closed     no such subsection, or not on sale          fenced    the caller's epoch is not the subsection's
 --   sold_out   no usable seat at all                       no_block  some, but not for this party
 --   taken      a named seat is not available (runs: which) kept      a named seat is for people who need an accessible one
---   limit      more seats than one claim may take          expired   the id was used before and has ended (unless undone)
+--   limit      more seats than one claim may take          expired   the id was used before and has ended (unless undone),
+--                                                                   or the deadline has passed already
 --   not_owner  the id belongs to somebody else             unknown   a named seat does not exist
 -- A refusal is not remembered: it changed nothing, and the same call may succeed later.
 local config = redis.call('HMGET', KEYS[2], 'epoch', 'state', 'rows', 'seats_per_row', 'price', 'limit', 'accessible')
@@ -56,7 +58,7 @@ local function take(i, how, runs)
   end
   local deadline, deadline_text = 0, '0'
   if q[3] == 'h' then
-    deadline = s.now + q[8]
+    deadline = q[10] > 0 and q[10] or s.now + q[8]
     deadline_text = string.format('%d', deadline)
     s.deadlines[#s.deadlines + 1] = deadline_text
     s.deadlines[#s.deadlines + 1] = q[1]
@@ -102,6 +104,7 @@ local function answer(i)
   local twin = s.done[q[1]]
   if twin then return requests[twin][2] == q[2] and answers[twin] or {'not_owner', 0, 0, 0, 0, {}} end
   if not s.on_sale then return {'closed', 0, 0, 0, 0, {}} end
+  if q[10] > 0 and s.now >= q[10] then return {'expired', 0, 0, 0, 0, {}} end
   if (q[9] and #q[9] or q[4]) > s.limit then return {'limit', 0, 0, 0, 0, {}} end
   if q[9] then return take_named(i) end
   if s.available == 0 then return {'sold_out', 0, 0, 0, 0, {}} end

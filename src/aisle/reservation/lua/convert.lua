@@ -25,17 +25,18 @@ local held, list = {}, {}
 for i, text in ipairs(redis.call('HMGET', KEYS[6], unpack(ids))) do
   if not text then return cmsgpack.pack({'unknown', {}, 0}) end
   local r = parse_record(text)
+  if r.kind ~= 'h' then return cmsgpack.pack({'unknown', {}, 0}) end
   if r.owner ~= owner then return cmsgpack.pack({'not_owner', {}, 0}) end
   if r.state ~= 'L' or (r.deadline > 0 and s.now >= r.deadline) then return cmsgpack.pack({'expired', {}, 0}) end
   held[i] = r
 end
-local price, names = nil, {}
+local price, first, names = nil, nil, {}
 for i, r in ipairs(held) do
   local runs = runs_of_record(r)
   each_seat(s, ids[i], runs, names)
   for n = 1, #runs, 2 do list[#list + 1] = {runs[n], runs[n + 1]} end
-  -- Holds of one cart may have been taken at two prices; the record keeps the latest, the cart keeps each.
-  price = r.price
+  -- Holds of one cart may have been taken at two prices; the record keeps that of the first seat, the tickets keep each.
+  if not first or runs[1] < first then price, first = r.price, runs[1] end
   end_record(s, ids[i], r, 'converted ' .. booking)
 end
 table.sort(list, function(a, b) return a[1] < b[1] end)

@@ -1,0 +1,248 @@
+"""Turn a cart into one booking that waits for its payment, without ever letting go of a seat.
+
+    1 cart       closed to changes, with the id of the booking it is to become: two checkouts find out about each other
+    2 PostgreSQL the booking PROCESSING, with its key, its limit and the holds it is made of
+    3 store      the holds become the booking's claim, all or none: the store's deadline ends here
+    4 PostgreSQL tickets AVAILABLE -> RESERVED, rows counted, and the booking PENDING_PAYMENT, in one transaction
+    5 cart       gone
+
+A crash after 1 leaves a cart that the next checkout takes over. After 2 the row is its own outbox (decision 0004):
+`ask_again` has the reservation service do 3 and the log does 4. A refusal in 3 or 4 ends the booking and gives back
+whatever it had. `docs/explanation/holds.md` goes through every place at which a process can die.
+"""
+
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import asyncpg
+
+from aisle.booking import cart as rules
+from aisle.booking import store
+from aisle.booking.booking import Booking, Request, State
+from aisle.booking.cart import Cart
+from aisle.booking.carts import Carts
+from aisle.booking.place import FindSale, Sale
+from aisle.crash_points import crash_point
+from aisle.errors import Problem
+from aisle.group_commit import GroupCommit
+from aisle.ids import new_id
+from aisle.limits import CHECKOUT_BATCH_MAX, CHECKOUT_QUEUE_MAX
+from aisle.messages import BookingExpired, Message, Part
+from aisle.relay import Relay
+
+TRIES_MAX = 3
+REFUSED_FINALLY = "this checkout was refused"
+
+
+# Bookings with their seats: (event, booking, parts).
+Seats = Sequence[tuple[int, UUID, Sequence[Part]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What this slice asks of the other two to finish a checkout. Each is safe to repeat."""
+
+    # Holds into a booking's claim, all or none; the code says why not.
+    convert: Callable[[store.Placing], Awaitable[str]]
+    # Inside the caller's transaction; how many tickets of each booking are RESERVED for it now.
+    reserve_tickets: Callable[[asyncpg.Connection, Seats], Awaitable[dict[UUID, int]]]
+    release_tickets: Callable[[asyncpg.Connection, Seats], Awaitable[object]]
+
+
+class Checkout:
+    def __init__(
+        self,
+        database: asyncpg.Pool,
+        carts: Carts,
+        conversion: Conversion,
+        find_sale: FindSale,
+        relay: Relay,
+        *,
+        payment: timedelta,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._database = database
+        self._carts = carts
+        self._conversion = conversion
+        self._find_sale = find_sale
+        self._relay = relay
+        self._payment = payment
+        self._clock = clock
+        self._placing: GroupCommit[store.Placing, store.Placed] = GroupCommit(
+            self._place,
+            apart=lambda placing: (placing.event_id, placing.buyer),
+            batch_max=CHECKOUT_BATCH_MAX,
+            queue_max=CHECKOUT_QUEUE_MAX,
+            lanes=2,
+        )
+        self._reserving: GroupCommit[store.Placing, str] = GroupCommit(
+            self._reserve,
+            apart=lambda placing: placing.id,
+            batch_max=CHECKOUT_BATCH_MAX,
+            queue_max=CHECKOUT_QUEUE_MAX,
+            lanes=2,
+        )
+
+    async def check_out(self, buyer: UUID, key: str, asked: bytes = b"") -> Booking:
+        """The booking, new or of an earlier request with the same key; `asked` is what the request said."""
+        request_hash = hashlib.blake2b(b"cart" + asked, digest_size=16).digest()
+        async with self._database.acquire() as connection:
+            earlier = await store.placing_of_key(connection, buyer, key)
+        if earlier is not None:
+            if earlier.request_hash != request_hash:
+                raise Problem(422, "key_reused", "this Idempotency-Key was used for another request")
+            return await self._finish(earlier)
+        cart = await self._claim_cart(buyer, key)
+        crash_point("after_cart_closed")
+        sale = await self._find_sale(cart.event)
+        placing = _placing(cart, sale, buyer, key, request_hash)
+        placed = await self._placing.submit(placing)
+        if placed.other_request:
+            raise Problem(422, "key_reused", "this Idempotency-Key was used for another request")
+        if placed.over_limit:
+            await self._carts.change(buyer, lambda c, _: rules.reopen(c, cart.booking))
+            raise Problem(409, "limit", f"one buyer may have {sale.seats_per_buyer} seats of this event at a time")
+        crash_point("after_checkout_placed")
+        return await self._finish(placing)
+
+    async def is_known(self, buyer: UUID, key: str) -> bool:
+        """Whether a request with this key has got as far as a booking."""
+        async with self._database.acquire() as connection:
+            return await store.placing_of_key(connection, buyer, key) is not None
+
+    async def aclose(self) -> None:
+        await self._placing.drain()
+        await self._reserving.drain()
+
+    async def _claim_cart(self, buyer: UUID, key: str) -> Cart:
+        """The cart as it is going to be booked, closed to changes. Of two checkouts one is told about the other."""
+        cart, _ = await self._carts.read(buyer)
+        if cart is not None and not (await self._find_sale(cart.event)).on_sale:
+            raise Problem(409, "sale_not_open", "this event is not on sale")
+        dead = cart.booking if cart is not None and cart.booking and not await self._exists(cart.booking) else ""
+        booking = new_id(self._clock())
+        claimed = await self._carts.change(
+            buyer, lambda c, now: rules.check_out(c, booking=booking, key=key, instead_of=dead, now_ms=now)
+        )
+        assert claimed is not None
+        if claimed.booking_key != key:
+            raise Problem(409, "checked_out", "another request checks this cart out", more={"booking": claimed.booking})
+        return claimed
+
+    async def _finish(self, placing: store.Placing) -> Booking:
+        """Steps 3 to 5 for a booking that stands; nothing to do for one that is past them."""
+        booking = await self._booking(placing.id)
+        if booking.state is State.PROCESSING and placing.request.held:
+            code = await self._conversion.convert(placing)
+            if code == "ok":
+                crash_point("after_convert")
+                code = await self._reserving.submit(placing)
+                crash_point("after_checkout_reserved")
+            else:
+                code = await self._fail(placing, code)
+            booking = await self._booking(placing.id)
+        await self._carts.change(placing.buyer, lambda c, _: rules.close(c, str(placing.id)))
+        if booking.state is State.FAILED:
+            raise Problem(409, booking.reason, REFUSED_FINALLY)
+        return booking
+
+    async def _place(self, placings: Sequence[store.Placing]) -> list[store.Placed]:
+        """A batch that lost a deadlock, or met its own twin, is written again: it left nothing."""
+        for tries_left in reversed(range(TRIES_MAX)):
+            try:
+                async with self._database.acquire() as connection:
+                    return await store.place(connection, placings, now=self._clock())
+            except (asyncpg.DeadlockDetectedError, asyncpg.UniqueViolationError):
+                if not tries_left:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    async def _reserve(self, placings: Sequence[store.Placing]) -> list[str]:
+        for tries_left in reversed(range(TRIES_MAX)):
+            try:
+                async with self._database.acquire() as connection, connection.transaction():
+                    return await self._reserve_batch(connection, placings)
+            except asyncpg.DeadlockDetectedError:
+                if not tries_left:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    async def _reserve_batch(self, connection: asyncpg.Connection, placings: Sequence[store.Placing]) -> list[str]:
+        """Tickets and booking together. A booking whose tickets are not all free, or that has ended, gets none."""
+        now = self._clock()
+        seats = [(p.event_id, p.id, parts_of(p)) for p in placings]
+        counts = await self._conversion.reserve_tickets(connection, seats)
+        complete = [p for p in placings if counts.get(p.id, 0) == p.request.quantity]
+        incomplete = [p for p in placings if p not in complete]
+        moved = await store.to_pending_payment(
+            connection, [(p.id, parts_of(p)) for p in complete], deadline=now + self._payment
+        )
+        unmoved = [p.id for p in complete if p.id not in moved]
+        ended = await store.ended_bookings(connection, unmoved) if unmoved else {}
+        back = [one for one in seats if one[1] in ended or any(p.id == one[1] for p in incomplete)]
+        if back:
+            await self._conversion.release_tickets(connection, back)
+        await _end(connection, [(p, "taken") for p in incomplete], now=now)
+        if incomplete:
+            self._relay.wake()
+        return ["taken" if p in incomplete else "ok" for p in placings]
+
+    async def _fail(self, placing: store.Placing, code: str) -> str:
+        """The store did not convert: the booking ends, and nothing of it is left there."""
+        async with self._database.acquire() as connection, connection.transaction():
+            await store.end(connection, [(placing.id, code)], State.FAILED, now=self._clock())
+        return code
+
+    async def _exists(self, booking: str) -> bool:
+        async with self._database.acquire() as connection:
+            return bool(await store.bookings_of(connection, [UUID(booking)]))
+
+    async def _booking(self, id: UUID) -> Booking:
+        async with self._database.acquire() as connection:
+            [booking] = await store.bookings_of(connection, [id])
+        return booking
+
+
+def parts_of(placing: store.Placing) -> tuple[Part, ...]:
+    return tuple(part for held in placing.request.held for part in held.parts)
+
+
+def _placing(cart: Cart, sale: Sale, buyer: UUID, key: str, request_hash: bytes) -> store.Placing:
+    held = rules.held_by_place(cart)
+    return store.Placing(
+        id=UUID(cart.booking),
+        event_id=cart.event,
+        lane=sale.lane,
+        buyer=buyer,
+        request=Request(quantity=cart.quantity, held=held),
+        idempotency_key=key,
+        request_hash=request_hash,
+        seats_max=sale.seats_per_buyer,
+        partition=sale.partitions[held[0].section],
+        epoch=sale.epoch,
+    )
+
+
+async def _end(connection: asyncpg.Connection, refused: Sequence[tuple[store.Placing, str]], *, now: datetime) -> None:
+    """End bookings whose claim stands in the store; the same message that an expiry sends has it given back."""
+    ended = {row["id"] for row in await store.end(connection, [(p.id, w) for p, w in refused], State.FAILED, now=now)}
+    messages: list[Message] = [
+        BookingExpired(
+            id=f"{p.id}.expired",
+            lane=p.lane,
+            event=p.event_id,
+            section=parts_of(p)[0].section,
+            partition=p.partition,
+            epoch=p.epoch,
+            booking=str(p.id),
+            buyer=str(p.buyer),
+            parts=parts_of(p),
+            why="not-in-postgresql",
+        )
+        for p, _ in refused
+        if p.id in ended
+    ]
+    await store.write_outbox(connection, messages, now=now)

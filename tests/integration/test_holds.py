@@ -1,0 +1,144 @@
+"""Holds, the cart and its checkout over HTTP; what came of it is looked at in the store and in PostgreSQL."""
+
+import pytest
+
+from aisle.reservation.inventory import Inventory
+from aisle.reservation.keys import Place
+from aisle.reservation.reads import who_has
+from tests.people import a_hall, expect, new_key, refused
+from tests.stage import running_stage
+
+pytestmark = pytest.mark.xdist_group("stage-holds")  # one stage for the module, in one worker
+
+
+@pytest.fixture(scope="module")
+def stage(servers, tmp_path_factory):
+    with running_stage(servers, tmp_path_factory.mktemp("stage")) as stage:
+        yield stage
+
+
+@pytest.fixture(scope="module")
+def seller(stage):
+    with stage.person("seller") as seller:
+        yield seller
+
+
+@pytest.fixture
+def buyer(stage):
+    with stage.person("buyer") as buyer:
+        yield buyer
+
+
+@pytest.fixture
+def other(stage):
+    with stage.person("buyer") as other:
+        yield other
+
+
+@pytest.fixture
+def hall(seller):
+    """Sections A (2 rows of 10) at 3000 and B (1 row of 4) at 1000."""
+    return seller.opens(a_hall(("A", 3000, 2, 10), ("B", 1000, 1, 4)))
+
+
+def named(*seats, section="A"):
+    return {"mode": "manual", "section": section, "subsection": 1, "seats": list(seats)}
+
+
+def holds(person, event, order, status=201):
+    return expect(status, person.post(f"/events/{event}/holds", order, key=new_key()))
+
+
+def records(stage, event, *seats, section="A"):
+    """The claims in the store that have these seats."""
+    return stage.look(lambda _, store: who_has(store, Place(event, section, 1), seats))
+
+
+def test_a_hold_takes_the_seats_at_once_at_todays_price(stage, hall, buyer):
+    held = holds(buyer, hall, named("1-3", "1-4"))
+    [one, two] = records(stage, hall, "1-3", "1-4")
+    assert one.claim == two.claim == held["id"]
+    assert (one.record.owner, one.record.kind, one.record.price) == (buyer.id, "h", 3000)
+    assert (held["total"], held["seats"][0]["seats"]) == (6000, ["1-3", "1-4"])
+    assert buyer.free(hall) == 22
+
+
+def test_all_holds_of_a_cart_share_one_deadline_also_after_an_extension(stage, hall, buyer):
+    first = holds(buyer, hall, named("1-1"))
+    holds(buyer, hall, {"quantity": 2, "section": "B"})
+    third = holds(buyer, hall, {"quantity": 3})
+    cart = expect(200, buyer.get("/cart"))
+    assert {hold["expires_at"] for hold in cart["holds"]} == {first["expires_at"]}
+    key = new_key()
+    extended = expect(200, buyer.post(f"/events/{hall}/holds/{third['id']}/extend", key=key))
+    assert extended["expires_at"] > first["expires_at"]
+    deadlines = [holder.record.deadline_ms for holder in records(stage, hall, "1-1", "1-2")]
+    deadlines += [holder.record.deadline_ms for holder in records(stage, hall, "1-1", section="B")]
+    assert len(set(deadlines)) == 1
+    again = expect(200, buyer.post(f"/events/{hall}/holds/{first['id']}/extend", key=key))
+    assert again == extended, "the same key, the same answer"
+
+
+def test_a_cart_becomes_one_booking_with_the_same_seats(stage, hall, buyer):
+    holds(buyer, hall, named("1-1", "1-2"))
+    holds(buyer, hall, {"quantity": 2, "section": "B"})
+    key = new_key()
+    booking = expect(201, buyer.post("/cart/checkout", key=key))
+    assert (booking["state"], booking["quantity"], booking["total"]) == ("PENDING_PAYMENT", 4, 8000)
+    assert {(part["section"], *part["seats"]) for part in booking["seats"]} == {
+        ("A", "1-1", "1-2"),
+        ("B", "1-1", "1-2"),
+    }
+    assert expect(201, buyer.post("/cart/checkout", key=key)) == booking
+    assert expect(200, buyer.get("/cart"))["holds"] == []
+    rows = stage.fetch("select state, booking::text from ticketing.tickets where event_id = $1 and state > 0", hall)
+    assert [(row["state"], row["booking"]) for row in rows] == [(1, booking["id"])] * 4
+    [one] = records(stage, hall, "1-1")
+    assert (one.claim, one.record.kind, one.record.deadline_ms) == (booking["id"], "b", 0)
+    stage.settle(hall)
+
+
+def test_seats_are_taken_without_a_hold_before(stage, hall, buyer):
+    key, order = new_key(), {"order": {"event_id": hall, "quantity": 3}}
+    booking = expect(201, buyer.post("/cart/checkout", order, key=key))
+    assert (booking["state"], booking["quantity"]) == ("PENDING_PAYMENT", 3)
+    assert expect(201, buyer.post("/cart/checkout", order, key=key)) == booking
+    refused(422, "key_reused", buyer.post("/cart/checkout", key=key))
+    stage.settle(hall)
+
+
+def test_prices_are_those_of_the_moment_a_seat_was_held(stage, hall, buyer):
+    """The seller raises the price; what is held stays, what is held later costs more, in one and the same booking."""
+    holds(buyer, hall, named("1-5"))
+
+    async def raise_price(_, store):
+        await Inventory(store).switch([Place(hall, "A", 1)], epoch=1, on_sale=True, price=3500)
+
+    stage.look(raise_price)
+    stage.fetch("update ticketing.sections set price = 3500 where event_id = $1 and section = 'A'", hall)
+    holds(buyer, hall, named("1-2", "1-3"))
+    assert expect(200, buyer.get("/cart"))["total"] == 3000 + 2 * 3500
+    booking = expect(201, buyer.post("/cart/checkout", key=new_key()))
+    assert booking["total"] == 3000 + 2 * 3500
+    paid = stage.fetch("select seat, price from ticketing.tickets where booking::text = $1", booking["id"])
+    assert {(row["seat"], row["price"]) for row in paid} == {(4, 3000), (1, 3500), (2, 3500)}
+    stage.settle(hall)
+
+
+def test_a_refusal_names_the_seats_in_the_way_and_leaves_no_cart(stage, hall, buyer, other):
+    holds(buyer, hall, named("1-1", "1-2"))
+    answer = other.post(f"/events/{hall}/holds", named("1-2", "1-3"), key=new_key())
+    refused(409, "taken", answer)
+    assert answer.json()["seats"] == ["1-2"]
+    assert records(stage, hall, "1-3") == [None]
+    assert expect(200, other.get("/cart"))["event_id"] is None
+
+
+def test_released_seats_are_free_at_once(stage, hall, buyer):
+    one, two = holds(buyer, hall, named("1-1")), holds(buyer, hall, {"quantity": 2, "section": "B"})
+    assert buyer.send("DELETE", f"/events/{hall}/holds/{one['id']}").status_code == 204
+    assert records(stage, hall, "1-1") == [None]
+    assert [hold["id"] for hold in expect(200, buyer.get("/cart"))["holds"]] == [two["id"]]
+    assert buyer.send("DELETE", "/cart").status_code == 204
+    assert buyer.free(hall) == 24
+    stage.settle(hall)
