@@ -23,6 +23,7 @@ from aisle.errors import Problem
 from aisle.limits import EXPIRE_INTERVAL_SECONDS, LANES_INTERVAL_SECONDS, SWEEP_INTERVAL_SECONDS
 from aisle.log import LogUnavailable, LogWriter, ensure_lane, open_reader
 from aisle.messages import BOOKING, RESERVATION, SHARED_LANE, TICKETING, group, topics_to
+from aisle.once import forget_old_answers
 from aisle.relay import Relay
 from aisle.reservation.generation import Gate
 from aisle.reservation.inventory import Inventory
@@ -139,6 +140,7 @@ async def _ask_again_for_ever(parts: Parts) -> None:
         await asyncio.sleep(LANES_INTERVAL_SECONDS)
         try:
             await ask_again(parts.database, parts.writer, now=parts.clock())
+            await forget_old_answers(parts.database, now=parts.clock())
         except (Problem, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             log.warning("ask_again_waits", reason=str(error))
 

@@ -22,6 +22,8 @@ from aisle.errors import Problem
 from aisle.hot_route import hot, read_header, read_json, send_json
 from aisle.limits import PAGE_ROWS_MAX
 from aisle.messages import Part
+from aisle.once import Key as OptionalKey
+from aisle.once import asked
 
 SeatName = Annotated[str, Meta(pattern="^[1-9][0-9]{0,4}-[1-9][0-9]{0,2}$", description="`row-seat`, such as `5-10`.")]
 
@@ -110,8 +112,11 @@ def booking_routes(desk: BookingDesk) -> Router:
         return await _shown(desk, booking_id, actor)
 
     @post("/bookings/{booking_id:uuid}/cancel", status_code=200, summary="Let a booking go before it is paid")
-    async def cancel_booking(booking_id: FromPath[UUID], actor: CurrentActor) -> BookingView:
-        await cancel(desk.database, booking_id, actor.account_id, now=desk.clock())
+    async def cancel_booking(
+        booking_id: FromPath[UUID], actor: CurrentActor, idempotency_key: OptionalKey = None
+    ) -> BookingView:
+        request = asked(actor.account_id, idempotency_key, f"POST /bookings/{booking_id}/cancel")
+        await cancel(desk.database, booking_id, request, now=desk.clock())
         desk.relay.wake()
         return await _shown(desk, booking_id, actor)
 

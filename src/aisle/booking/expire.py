@@ -18,6 +18,7 @@ from aisle.crash_points import crash_point
 from aisle.errors import Problem
 from aisle.limits import EXPIRE_ROWS_MAX
 from aisle.messages import BookingExpired, Message
+from aisle.once import Asked, recall, remember
 from aisle.relay import Relay
 
 OVERDUE = """
@@ -41,11 +42,14 @@ async def expire_overdue(database: asyncpg.Pool, *, now: datetime) -> int:
     return expired
 
 
-async def cancel(database: asyncpg.Pool, booking: UUID, buyer: UUID, *, now: datetime) -> None:
+async def cancel(database: asyncpg.Pool, booking: UUID, request: Asked, *, now: datetime) -> None:
     """The buyer lets go. A booking that is not theirs is not found; one that is past cancelling is refused."""
     async with database.acquire() as connection, connection.transaction():
+        if await recall(connection, request, str, now=now) is not None:
+            return
+        await remember(connection, request, State.CANCELLED)
         row = await connection.fetchrow(
-            "select state from booking.bookings where id = $1 and buyer = $2 for update", booking, buyer
+            "select state from booking.bookings where id = $1 and buyer = $2 for update", booking, request.account
         )
         if row is None:
             raise Problem(404, "not_found", "no such booking")

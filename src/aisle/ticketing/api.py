@@ -20,6 +20,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from aisle.accounts.access import CurrentActor
 from aisle.errors import Problem
 from aisle.limits import PAGE_ROWS_MAX
+from aisle.once import Asked, Key, asked, recall, remember
 from aisle.relay import Relay
 from aisle.ticketing import store
 from aisle.ticketing.catalogue import Catalogue, Listing
@@ -89,20 +90,23 @@ def event_routes(desk: EventDesk) -> Router:
 
 def _seller_routes(desk: EventDesk) -> list[Any]:
     @post("/events", summary="Create an event with its hall")
-    async def post_event(data: JSONBody[Description], actor: CurrentActor) -> EventView:
+    async def post_event(data: JSONBody[Description], actor: CurrentActor, idempotency_key: Key = None) -> EventView:
+        request = asked(actor.account_id, idempotency_key, "POST /events", data)
         event = await create_event(
-            desk.database, data, actor.account_id, own_lane_from_seats=desk.own_lane_from_seats, now=desk.clock()
+            desk.database, data, request, own_lane_from_seats=desk.own_lane_from_seats, now=desk.clock()
         )
         desk.relay.wake()
         return view_of(event)
 
     @post("/events/{event_id:int}/open", status_code=200, summary="Open the sale")
-    async def open_sale(event_id: FromPath[int], actor: CurrentActor) -> EventView:
-        return await _move(desk, event_id, actor.account_id, EventState.ON_SALE)
+    async def open_sale(event_id: FromPath[int], actor: CurrentActor, idempotency_key: Key = None) -> EventView:
+        request = asked(actor.account_id, idempotency_key, f"POST /events/{event_id}/open")
+        return await _switch(desk, event_id, request, EventState.ON_SALE)
 
     @post("/events/{event_id:int}/close", status_code=200, summary="Close the sale")
-    async def close_sale(event_id: FromPath[int], actor: CurrentActor) -> EventView:
-        return await _move(desk, event_id, actor.account_id, EventState.CLOSED)
+    async def close_sale(event_id: FromPath[int], actor: CurrentActor, idempotency_key: Key = None) -> EventView:
+        request = asked(actor.account_id, idempotency_key, f"POST /events/{event_id}/close")
+        return await _switch(desk, event_id, request, EventState.CLOSED)
 
     @get("/seller/events/{event_id:int}", summary="My event, in whatever state it is")
     async def own_event(event_id: FromPath[int], actor: CurrentActor) -> EventView:
@@ -157,19 +161,23 @@ async def _counts(desk: EventDesk, listing: Listing) -> list[Counts]:
     return [*await desk.counts(listing.event.id), *pools]
 
 
-async def _move(desk: EventDesk, event_id: int, seller: UUID, target: EventState) -> EventView:
-    listing = await _own(desk, event_id, seller)
-    if listing.event.state == target:
-        return view_of(listing.event)
+async def _switch(desk: EventDesk, event_id: int, request: Asked, target: EventState) -> EventView:
+    """Open or close the sale. The store follows before the commit: a crash in between leaves the event as it was, and
+    nothing is sold that only one of the two believes to be on sale."""
+    listing = await _own(desk, event_id, request.account)
     sources = [state.value for state, targets in EVENT_MOVES.items() if target in targets]
-    if target is EventState.CLOSED:
-        await desk.switch(listing, False)
-    async with desk.database.acquire() as connection:
-        event = await store.move_event(connection, event_id, sources=sources, target=target.value, now=desk.clock())
-    if event is None:
-        raise Problem(409, "event_not_ready", f"an event that is {listing.event.state} cannot become {target.value}")
-    if target is EventState.ON_SALE:
-        await desk.switch(listing, True)
+    async with desk.database.acquire() as connection, connection.transaction():
+        earlier = await recall(connection, request, store.Event, now=desk.clock())
+        if earlier is not None:
+            return view_of(earlier)
+        event = await store.move_event(
+            connection, event_id, sources=[*sources, target.value], target=target.value, now=desk.clock()
+        )
+        if event is None:
+            state = listing.event.state
+            raise Problem(409, "event_not_ready", f"an event that is {state} cannot become {target.value}")
+        await desk.switch(listing, target is EventState.ON_SALE)
+        await remember(connection, request, event)
     await desk.catalogue.changed(event_id)
     return view_of(event)
 

@@ -6,13 +6,13 @@ The event cannot be sold yet. It becomes ready when the seats in the store were 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import groupby
-from uuid import UUID
 
 import asyncpg
 
 from aisle.errors import Problem
 from aisle.messages import Message, OpenedPool, SeatsInitialized
 from aisle.messages import Subhall as OpenedSubhall
+from aisle.once import Asked, recall, remember
 from aisle.ticketing import store
 from aisle.ticketing.event import BadDescription, Description, Subhall, partition_of, plan_hall, plan_pools
 from aisle.ticketing.pool import Pool
@@ -21,8 +21,9 @@ SUBSECTIONS_PER_MESSAGE = 50
 
 
 async def create_event(
-    database: asyncpg.Pool, description: Description, seller: UUID, *, own_lane_from_seats: int, now: datetime
+    database: asyncpg.Pool, description: Description, request: Asked, *, own_lane_from_seats: int, now: datetime
 ) -> store.Event:
+    """The event of whoever asks; asked again under the same key, the same event."""
     try:
         hall = plan_hall(description)
     except BadDescription as error:
@@ -30,10 +31,14 @@ async def create_event(
     pools = plan_pools(description, hall)
     async with database.acquire() as connection:
         async with connection.transaction():
+            earlier = await recall(connection, request, store.Event, now=now)
+            if earlier is not None:
+                return earlier
             event = await store.insert_event(
-                connection, seller, description, hall, pools, own_lane_from_seats=own_lane_from_seats, now=now
+                connection, request.account, description, hall, pools, own_lane_from_seats=own_lane_from_seats, now=now
             )
             await store.write_outbox(connection, list(opening_messages(event, hall, pools)), now=now)
+            await remember(connection, request, event)
         await store.analyze_tickets(connection)
     return event
 
