@@ -100,7 +100,7 @@ FAULTS = {
         sections=[{"name": "A", "price": 1, "subsections": [{"rows": 1, "seats_per_row": 2, "blocked": ["1-3"]}]}]
     ),
     "a subsection of 10,001 seats": a_hall(("A", 1, 73, 137)),
-    "no section": a_hall(),
+    "no section and no pool": a_hall(),
     "a price of -1": a_hall(("A", -1, 1, 1)),
     "a date without an offset": a_hall(("A", 1, 1, 1), starts_at="2027-12-31T20:00:00"),
 }

@@ -40,7 +40,7 @@ Feature: Create events with custom seating
       | two sections of the same name    | bad_event       |
       | a blocked seat that is not there | bad_event       |
       | a subsection of 10,001 seats     | bad_event       |
-      | no section                       | invalid_request |
+      | no section and no pool           | bad_event       |
       | a price of -1                    | invalid_request |
       | a date without an offset         | bad_event       |
 
