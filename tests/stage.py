@@ -13,6 +13,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -23,16 +24,20 @@ import msgspec
 
 from aisle.accounts.account import Role
 from aisle.accounts.tokens import Kind, Signer, keys_from_setting
+from aisle.booking.store import parts_of
 from aisle.config import Config
 from aisle.embedded.server import free_port
 from aisle.embedded.supervisor import Program, Supervisor
 from aisle.metrics import Metrics
 from aisle.migrate import migrate
+from aisle.reservation.claims import Settlement, Verb
+from aisle.reservation.inventory import Inventory
+from aisle.reservation.keys import Place
 from aisle.store import Store, open_store
 from tests.apache_kafka import answers, apache_kafka
 from tests.conftest import Servers
 from tests.invariants import assert_event_consistent, unsettled
-from tests.people import Person
+from tests.people import Person, expect
 from tests.running import PATIENCE_SECONDS, as_environment, clean_environment, status_of, stop, wait_until
 
 ALL_ROLES = "api,booking,reservation,ticketing"
@@ -48,6 +53,7 @@ class Stage:
         self.address = f"http://{config.host}:{config.port}"
         self.output = folder / "serve.log"
         self.process: subprocess.Popen[bytes] | None = None
+        self.people = ExitStack()
         self._signer = Signer(keys_from_setting(config.secret_key))
 
     def start(self, roles: str = ALL_ROLES, *, crash_at: str = "") -> None:
@@ -131,9 +137,80 @@ class Stage:
         """Wait until everything on its way has arrived, then hold the event against the invariants."""
         self.look(lambda database, store: settle(database, store, [event]))
 
+    def staff(self, role: Role = Role.DOOR) -> Person:
+        """Somebody nobody can register as, written behind the API's back."""
+        person = self.people.enter_context(Person(self.address))
+        [person.token] = asyncio.run(self.tokens(1, role))
+        person.id = expect(200, person.get("/me"))["id"]
+        return person
+
+    def paid(self, booking: UUID | str) -> None:
+        """The booking's money has come, as far as tickets and store are concerned."""
+        self.look(partial(paid, booking=UUID(str(booking))))
+
+    def refund(self, booking: UUID | str) -> bool:
+        """The buyer wants the money back; false if somebody has entered with one of the tickets."""
+        return self.look(partial(refund, booking=UUID(str(booking))))
+
     def overdue(self, booking: UUID | str) -> None:
         """The payment window of a booking closes now."""
         self.fetch("update booking.bookings set deadline = now() where id = $1", UUID(str(booking)))
+
+
+async def paid(database: asyncpg.Pool, store: Store, *, booking: UUID) -> None:
+    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    while not await database.fetchval("select true from ticketing.tickets where booking = $1 limit 1", booking):
+        assert asyncio.get_running_loop().time() < deadline, f"the tickets of {booking} were never reserved"
+        await asyncio.sleep(0.01)
+    async with database.acquire() as connection, connection.transaction():
+        row = await connection.fetchrow(
+            """update booking.bookings set state = 'PAID' where id = $1 and state = 'PENDING_PAYMENT'
+               returning event_id, epoch, buyer, parts""",
+            booking,
+        )
+        seats = sum(len(part.seats) for part in parts_of(row["parts"]))
+        moved = await connection.fetch(
+            "update ticketing.tickets set state = 2, sold_at = now() where booking = $1 and state = 1 returning 1",
+            booking,
+        )
+        assert len(moved) == seats, "the tickets are not the booking's yet"
+    await _settle_claims(store, booking, row, Verb.CONFIRM)
+
+
+async def refund(database: asyncpg.Pool, store: Store, *, booking: UUID) -> bool:
+    """Tickets first, as a refund must: locked in order, all of them or none, their codes void. Then the store."""
+    async with database.acquire() as connection, connection.transaction():
+        mine = await connection.fetch(
+            """select admitted_at from ticketing.tickets where booking = $1 and state = 2
+               order by event_id, place, seat for update""",
+            booking,
+        )
+        if not mine or any(row["admitted_at"] for row in mine):
+            return False
+        await connection.execute(
+            """update ticketing.tickets set state = 0, booking = null, code_version = code_version + 1
+               where booking = $1 and state = 2""",
+            booking,
+        )
+        row = await connection.fetchrow(
+            """with gone as (update booking.bookings set state = 'REFUNDED', ended_at = now() where id = $1 returning *)
+               update booking.purchases p set seats = p.seats - gone.quantity from gone
+               where (p.event_id, p.buyer) = (gone.event_id, gone.buyer)
+               returning gone.event_id, gone.epoch, gone.buyer, gone.parts""",
+            booking,
+        )
+    await _settle_claims(store, booking, row, Verb.REOPEN)
+    return True
+
+
+async def _settle_claims(store: Store, booking: UUID, row: asyncpg.Record, verb: Verb) -> None:
+    for part in parts_of(row["parts"]):
+        [settled] = await Inventory(store).settle(
+            Place(row["event_id"], part.section, part.subsection),
+            [Settlement(verb, str(booking), str(row["buyer"]))],
+            epoch=row["epoch"],
+        )
+        assert settled.ok, settled
 
 
 async def settle(database: asyncpg.Pool, store: Store, events: Sequence[int]) -> None:
@@ -163,6 +240,7 @@ def prepared_stage(
         asyncio.run(migrate(config))
         stage = Stage(config, folder, program)
         stack.callback(stage.stop)
+        stack.enter_context(stage.people)
         yield stage
 
 

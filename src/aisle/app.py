@@ -31,6 +31,7 @@ from aisle.bridges import counts_of, open_gate, pool_counts_of, sales_from, swit
 from aisle.cart_bridges import holder_and_checkout
 from aisle.config import Config
 from aisle.db import check_database, open_database
+from aisle.door_bridges import door_routers
 from aisle.envelope import envelope
 from aisle.errors import StartupError
 from aisle.health import Check, NotReady, Readiness, health_routes
@@ -82,7 +83,7 @@ async def _serve_on(listener: socket.socket, config: Config, roles: Sequence[str
     live = await stack.enter_async_context(open_live(parts, desk, metrics)) if serves_browsers else None
     routers = [live_routes(live)] if live is not None else []
     if "api" in roles:
-        routers += _api_routers(parts, stack)
+        routers += [*_api_routers(parts, stack), *door_routers(parts, desk)]
     readiness = Readiness({"database": _database_check(database, metrics), "store": store.ping})
     server = http_server(envelope(build_app(config, readiness, metrics, desk, routers), metrics), config)
     await stack.enter_async_context(running_services(parts, roles))

@@ -19,6 +19,7 @@ from aisle.cli_bench import mount_bench
 from aisle.cli_demo import mount_demo
 from aisle.cli_store import mount_store
 from aisle.config import Config, read_config
+from aisle.door.command import mount_ticket_keys
 from aisle.embedded.errors import EmbeddedError
 from aisle.errors import StartupError
 
@@ -49,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     migrate.set_defaults(verb=_migrate)
 
     mount_account(verbs)
+    mount_ticket_keys(verbs)
     mount_store(verbs)
     mount_demo(verbs)
     mount_bench(verbs)

@@ -79,6 +79,16 @@ ACCESS: Mapping[tuple[str, str], Callers] = {
     ("GET", "/api/v1/bookings/updates"): frozenset({Role.BUYER}),
     ("GET", "/api/v1/bookings/{booking_id}"): frozenset({Role.BUYER}),
     ("POST", "/api/v1/bookings/{booking_id}/cancel"): frozenset({Role.BUYER}),
+    ("GET", "/api/v1/bookings/{booking_id}/tickets"): frozenset({Role.BUYER}),
+    ("GET", "/api/v1/bookings/{booking_id}/tickets.pdf"): frozenset({Role.BUYER}),
+    ("POST", "/api/v1/bookings/{booking_id}/tickets/{ticket_id}/reissue"): frozenset({Role.BUYER}),
+    ("GET", "/api/v1/ticket-keys"): PUBLIC,
+    ("POST", "/api/v1/check-ins"): frozenset({Role.DOOR}),
+    ("POST", "/api/v1/check-ins/merge"): frozenset({Role.DOOR}),
+    ("GET", "/api/v1/events/{event_id}/scans"): frozenset({Role.DOOR, Role.SELLER}),
+    ("PUT", "/api/v1/events/{event_id}/door-staff"): frozenset({Role.SELLER}),
+    ("GET", "/api/v1/events/{event_id}/door-staff"): frozenset({Role.SELLER}),
+    ("DELETE", "/api/v1/events/{event_id}/door-staff/{account_id}"): frozenset({Role.SELLER}),
 }
 
 
