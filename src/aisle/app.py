@@ -44,6 +44,7 @@ from aisle.live_bridges import open_live
 from aisle.log import LogWriter, open_writer, require_log
 from aisle.metrics import Metrics, watch_event_loop
 from aisle.migrate import pending_migrations
+from aisle.page_bridges import pages_from
 from aisle.problems import exception_answers
 from aisle.relay import Relay
 from aisle.reservation.inventory import Inventory
@@ -52,8 +53,11 @@ from aisle.services import Parts, running_services
 from aisle.store import Store, open_store
 from aisle.ticketing.api import EventDesk, event_routes
 from aisle.ticketing.catalogue import Catalogue
+from aisle.ticketing.hall_api import hall_routes
 from aisle.ui.api_page import api_page, openapi_json
-from aisle.ui.pages import static_routes
+from aisle.ui.buyer import buyer_pages
+from aisle.ui.frame import page_errors
+from aisle.ui.static_files import static_file
 
 ROLES = ("api", "booking", "reservation", "ticketing", "live")
 
@@ -83,7 +87,7 @@ async def _serve_on(listener: socket.socket, config: Config, roles: Sequence[str
     live = await stack.enter_async_context(open_live(parts, desk, metrics)) if serves_browsers else None
     routers = [live_routes(live)] if live is not None else []
     if "api" in roles:
-        routers += [*_api_routers(parts, stack), *door_routers(parts, desk)]
+        routers += [*_api_routers(parts, desk, stack), *door_routers(parts, desk)]
     readiness = Readiness({"database": _database_check(database, metrics), "store": store.ping})
     server = http_server(envelope(build_app(config, readiness, metrics, desk, routers), metrics), config)
     await stack.enter_async_context(running_services(parts, roles))
@@ -102,12 +106,12 @@ def build_app(
     config: Config, readiness: Readiness, metrics: Metrics, desk: Desk, routers: Sequence[Router] = ()
 ) -> Litestar:
     access = Access(desk)
-    pages: list[Any] = [health_routes(readiness, metrics), api_page, openapi_json, static_routes()]
+    pages: list[Any] = [health_routes(readiness, metrics), api_page, openapi_json, static_file]
     return Litestar(
         [*pages, account_routes(desk, access), *routers],
         middleware=[access.around],
         dependencies={"actor": Provide(actor_of, sync_to_thread=False)},
-        exception_handlers=exception_answers(),
+        exception_handlers=page_errors(exception_answers()),
         request_class=JsonRequest,
         request_max_body_size=config.body_bytes_max,
         logging_config=None,
@@ -128,7 +132,7 @@ async def _parts(config: Config, database: asyncpg.Pool, store: Store, writer: L
     return Parts(config, database, store, inventory, pools, gate, writer, Catalogue(database, store), relays, _now)
 
 
-def _api_routers(parts: Parts, stack: AsyncExitStack) -> list[Router]:
+def _api_routers(parts: Parts, desk: Desk, stack: AsyncExitStack) -> list[Router]:
     find_sale = sales_from(parts.catalogue)
     placer = Placer(parts.database, parts.writer, clock=parts.clock)
     stack.push_async_callback(placer.aclose)
@@ -144,7 +148,8 @@ def _api_routers(parts: Parts, stack: AsyncExitStack) -> list[Router]:
     )
     holder, checkout = holder_and_checkout(parts, find_sale, stack)
     bookings = BookingDesk(parts.database, placer, holder, checkout, parts.relays["booking"], find_sale, parts.clock)
-    return [event_routes(events), booking_routes(bookings), hold_routes(bookings)]
+    routes = [event_routes(events), hall_routes(events), booking_routes(bookings), hold_routes(bookings)]
+    return [*routes, buyer_pages(pages_from(desk, events))]
 
 
 def _now() -> datetime:

@@ -122,18 +122,15 @@ def _public_routes(desk: EventDesk) -> list[Any]:
         after: Annotated[str, QueryParameter(max_length=100)] = "",
         limit: Annotated[int, QueryParameter(ge=1, le=PAGE_ROWS_MAX)] = 20,
     ) -> EventPage:
-        async with desk.database.acquire() as connection:
-            found = await store.browse(connection, search=search, after=_cursor(after), limit=limit)
-        last = found[-1] if len(found) == limit else None
-        return EventPage([view_of(event) for event in found], _next(last.starts_at, last.id) if last else None)
+        return await browse(desk, search=search, after=after, limit=limit)
 
     @get("/events/{event_id:int}", summary="One event")
     async def show_event(event_id: FromPath[int]) -> EventView:
-        return view_of((await _public(desk, event_id)).event)
+        return view_of((await public_listing(desk, event_id)).event)
 
     @get("/events/{event_id:int}/sections", summary="Prices and free seats by section and by pool")
     async def show_sections(event_id: FromPath[int]) -> list[SectionView]:
-        listing = await _public(desk, event_id)
+        listing = await public_listing(desk, event_id)
         free: dict[str, int] = defaultdict(int)
         total: dict[str, int] = defaultdict(int)
         for c in await _counts(desk, listing):
@@ -148,7 +145,7 @@ def _public_routes(desk: EventDesk) -> list[Any]:
 
     @get("/events/{event_id:int}/sections/{section:str}", summary="Free seats of a section's subsections, or of a pool")
     async def show_section(event_id: FromPath[int], section: FromPath[str]) -> list[Counts]:
-        found = [c for c in await _counts(desk, await _public(desk, event_id)) if c.section == section]
+        found = [c for c in await _counts(desk, await public_listing(desk, event_id)) if c.section == section]
         if not found:
             raise Problem(404, "unknown_section", "no such section")
         return found
@@ -159,6 +156,13 @@ def _public_routes(desk: EventDesk) -> list[Any]:
 async def _counts(desk: EventDesk, listing: Listing) -> list[Counts]:
     pools = await desk.pool_counts(listing) if listing.pools else []
     return [*await desk.counts(listing.event.id), *pools]
+
+
+async def browse(desk: EventDesk, *, search: str, after: str, limit: int) -> EventPage:
+    async with desk.database.acquire() as connection:
+        found = await store.browse(connection, search=search, after=_cursor(after), limit=limit)
+    last = found[-1] if len(found) == limit else None
+    return EventPage([view_of(event) for event in found], _next(last.starts_at, last.id) if last else None)
 
 
 async def _switch(desk: EventDesk, event_id: int, request: Asked, target: EventState) -> EventView:
@@ -190,7 +194,8 @@ async def _own(desk: EventDesk, event_id: int, seller: UUID) -> Listing:
     return listing
 
 
-async def _public(desk: EventDesk, event_id: int) -> Listing:
+async def public_listing(desk: EventDesk, event_id: int) -> Listing:
+    """An event that buyers may see; any other is not found."""
     listing = await desk.catalogue.find(event_id)
     if listing.event.state not in (EventState.ON_SALE, EventState.CLOSED):
         raise Problem(404, "not_found", "no such event")

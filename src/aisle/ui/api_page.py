@@ -16,17 +16,20 @@ OPENAPI_JSON = "/api/v1/openapi.json"
 @get("/docs/api", include_in_schema=False)
 async def api_page(request: Request[Any, Any, Any]) -> Response[str]:
     schema = request.app.openapi_schema.to_schema()
+    schemas = schema.get("components", {}).get("schemas", {})
     return page(
         "api.html",
-        title=schema["info"]["title"],
-        version=schema["info"]["version"],
-        document=OPENAPI_JSON,
-        operations=[
-            _operation(method, path, operation)
-            for path, methods in sorted(schema["paths"].items())
-            for method, operation in methods.items()
-        ],
-        schemas={name: _pretty(body) for name, body in sorted(schema.get("components", {}).get("schemas", {}).items())},
+        {
+            "title": schema["info"]["title"],
+            "version": schema["info"]["version"],
+            "document": OPENAPI_JSON,
+            "operations": [
+                _operation(method, path, operation)
+                for path, methods in sorted(schema["paths"].items())
+                for method, operation in methods.items()
+            ],
+            "schemas": {name: _pretty(body) for name, body in sorted(schemas.items())},
+        },
     )
 
 
