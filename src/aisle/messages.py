@@ -95,6 +95,16 @@ class SeatsInitialized(Message, frozen=True, kw_only=True, tag="seats_initialize
     pools: tuple[OpenedPool, ...] = ()
 
 
+class PriceChanged(Message, frozen=True, kw_only=True, tag="price_changed"):
+    """Claims made from now on in these subsections of the section cost this; a pool is subsection 0."""
+
+    action = "change-price-in-kvrocks"
+    sender, receiver = TICKETING, RESERVATION
+    subsections: tuple[int, ...]
+    price: int
+    revision: int
+
+
 class TicketReserveRequested(Message, frozen=True, kw_only=True, tag="ticket_reserve_requested"):
     """A buyer wants the best `quantity` seats, the `seats` named (by index), places `in_pool`, or what is `held`."""
 
@@ -213,6 +223,7 @@ class SeatsReleased(Message, frozen=True, kw_only=True, tag="seats_released"):
 
 AnyMessage = (
     SeatsInitialized
+    | PriceChanged
     | TicketReserveRequested
     | SeatsReserved
     | PlacesReserved

@@ -74,6 +74,7 @@ ACCESS: Mapping[tuple[str, str], Callers] = {
     ("GET", "/api/v1/events/{event_id}/seatmap"): PUBLIC,
     ("GET", "/api/v1/events/{event_id}/updates"): PUBLIC,
     ("POST", "/api/v1/events"): frozenset({Role.SELLER}),
+    ("PATCH", "/api/v1/events/{event_id}"): frozenset({Role.SELLER}),
     ("POST", "/api/v1/events/{event_id}/open"): frozenset({Role.SELLER}),
     ("POST", "/api/v1/events/{event_id}/close"): frozenset({Role.SELLER}),
     ("GET", "/api/v1/seller/events/{event_id}"): frozenset({Role.SELLER}),

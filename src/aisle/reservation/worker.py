@@ -18,6 +18,7 @@ from aisle.messages import (
     Message,
     Part,
     PlacesReserved,
+    PriceChanged,
     SeatsFinalized,
     SeatsInitialized,
     SeatsReleased,
@@ -32,6 +33,7 @@ from aisle.reservation.inventory import Claims, Hall, Inventory
 from aisle.reservation.keys import Place
 from aisle.reservation.pool import Pool, PoolPlace, PoolSettled, PoolSettlement, Take, Taken
 from aisle.reservation.pools import Pools
+from aisle.reservation.prices import set_prices
 from aisle.reservation.subsection import Subsection
 from aisle.store import Store
 
@@ -51,6 +53,7 @@ class ReservationWorker:
     async def handle(self, messages: Sequence[Message]) -> list[Message]:
         """Seats are opened and given back before new ones are taken, so that a batch sees the fullest hall."""
         await self._open([m for m in messages if isinstance(m, SeatsInitialized)])
+        await set_prices(self._store, [m for m in messages if isinstance(m, PriceChanged)])
         await self._settle([m for m in messages if isinstance(m, SeatsFinalized | SeatsReleased)])
         return await self._reserve([m for m in messages if isinstance(m, TicketReserveRequested)])
 

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import asyncpg
 import msgspec
-from litestar import Router, get, post
+from litestar import Router, get, patch, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from aisle.accounts.access import CurrentActor
@@ -23,8 +23,9 @@ from aisle.limits import PAGE_ROWS_MAX
 from aisle.once import Asked, Key, asked, recall, remember
 from aisle.relay import Relay
 from aisle.ticketing import store
-from aisle.ticketing.catalogue import Catalogue, Listing
+from aisle.ticketing.catalogue import Catalogue, Listing, check_event_id
 from aisle.ticketing.create import create_event
+from aisle.ticketing.edit import EventChange, edit_event
 from aisle.ticketing.event import EVENT_MOVES, Description, EventState
 
 
@@ -98,6 +99,17 @@ def _seller_routes(desk: EventDesk) -> list[Any]:
         desk.relay.wake()
         return view_of(event)
 
+    @patch("/events/{event_id:int}", summary="Change words and prices; what is held or booked keeps its price")
+    async def patch_event(
+        event_id: FromPath[int], data: JSONBody[EventChange], actor: CurrentActor, idempotency_key: Key = None
+    ) -> EventView:
+        check_event_id(event_id)
+        request = asked(actor.account_id, idempotency_key, f"PATCH /events/{event_id}", data)
+        event = await edit_event(desk.database, event_id, data, request, now=desk.clock())
+        desk.relay.wake()
+        await desk.catalogue.changed(event_id)
+        return view_of(event)
+
     @post("/events/{event_id:int}/open", status_code=200, summary="Open the sale")
     async def open_sale(event_id: FromPath[int], actor: CurrentActor, idempotency_key: Key = None) -> EventView:
         request = asked(actor.account_id, idempotency_key, f"POST /events/{event_id}/open")
@@ -112,7 +124,7 @@ def _seller_routes(desk: EventDesk) -> list[Any]:
     async def own_event(event_id: FromPath[int], actor: CurrentActor) -> EventView:
         return view_of((await _own(desk, event_id, actor.account_id)).event)
 
-    return [post_event, open_sale, close_sale, own_event]
+    return [post_event, patch_event, open_sale, close_sale, own_event]
 
 
 def _public_routes(desk: EventDesk) -> list[Any]:

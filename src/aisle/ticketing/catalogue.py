@@ -47,8 +47,7 @@ class Catalogue:
 
     async def find(self, event_id: int) -> Listing:
         """Raises 404 for an event that does not exist."""
-        if not 0 < event_id <= EVENT_ID_MAX:
-            raise Problem(404, "not_found", "no such event")
+        check_event_id(event_id)
         kept = self._kept.get(event_id)
         if kept is not None and self._clock() < kept[0]:
             return kept[1]
@@ -85,3 +84,9 @@ class Catalogue:
 
     def _key(self, event_id: int) -> str:
         return f"{self._hot_store.prefix}event:cache:{event_id}"
+
+
+def check_event_id(event_id: int) -> None:
+    """A number that the database could not even hold is no event."""
+    if not 0 < event_id <= EVENT_ID_MAX:
+        raise Problem(404, "not_found", "no such event")

@@ -19,6 +19,7 @@ from aisle.ticketing.pool import Pool, PoolPlan
 
 SEATS_PER_ROW_MAX = 500
 SUBSECTION_SEATS_MAX = 10_000
+SECTIONS_MAX = 1_000
 POOLS_MAX = 100
 
 
@@ -82,7 +83,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     name: Name
     starts_at: datetime
     currency: Annotated[str, Meta(pattern="^[A-Z]{3}$")]
-    sections: Annotated[tuple[SectionPlan, ...], Meta(max_length=1000)] = ()
+    sections: Annotated[tuple[SectionPlan, ...], Meta(max_length=SECTIONS_MAX)] = ()
     pools: Annotated[tuple[PoolPlan, ...], Meta(max_length=POOLS_MAX)] = ()
     description: Annotated[str, Meta(max_length=5000)] = ""
     venue: Annotated[str, Meta(max_length=200)] = ""

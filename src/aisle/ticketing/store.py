@@ -286,6 +286,26 @@ async def move_event(
     return _event(row) if row else None
 
 
+async def change_event(
+    connection: asyncpg.Connection,
+    event_id: int,
+    seller: UUID,
+    name: str | None,
+    description: str | None,
+    venue: str | None,
+    *,
+    now: datetime,
+) -> Event | None:
+    """Other words for a seller's event, None for those that stay; None if the event is not theirs."""
+    row = await connection.fetchrow(
+        f"""update ticketing.events set name = coalesce($3, name), description = coalesce($4, description),
+                venue = coalesce($5, venue), updated_at = $6
+            where id = $1 and seller = $2 returning {EVENT_COLUMNS}""",
+        event_id, seller, name, description, venue, now,
+    )  # fmt: skip
+    return _event(row) if row else None
+
+
 async def events_in(connection: asyncpg.Connection, state: str, limit: int) -> list[Event]:
     rows = await connection.fetch(
         f"select {EVENT_COLUMNS} from ticketing.events where state = $1 order by id limit $2",

@@ -5,8 +5,10 @@
 --       7 walls: 3 where a seat is accessible, or empty
 -- Returns  1 created now   0 it exists with exactly this configuration: repeating is safe   -1 it exists with another one
 local wanted = {ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[7]}
-local found = redis.call('HMGET', KEYS[2], 'epoch', 'rows', 'seats_per_row', 'price', 'limit', 'accessible')
+local found = redis.call('HMGET', KEYS[2], 'epoch', 'rows', 'seats_per_row', 'price', 'limit', 'accessible', 'priced')
 if found[1] then
+  -- A price that was changed since is newer than the one it was opened with.
+  if found[7] then wanted[4] = found[4] end
   for i, value in ipairs(wanted) do
     if (found[i] or '') ~= value then return -1 end
   end

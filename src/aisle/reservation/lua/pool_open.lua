@@ -5,10 +5,11 @@
 -- Returns  1 created now   0 it exists with exactly this configuration: repeating is safe   -1 it exists with another one
 --
 -- Looking and creating are one step, so that a late opener never overwrites what was sold meanwhile.
-local found = redis.call('HMGET', KEYS[1], 'epoch', 'capacity', 'price', 'limit', 'one_per_buyer')
+local found = redis.call('HMGET', KEYS[1], 'epoch', 'capacity', 'price', 'limit', 'one_per_buyer', 'priced')
 if found[1] then
   for i = 1, 5 do
-    if found[i] ~= ARGV[i] then return -1 end
+    -- A price that was changed since is newer than the one it was opened with.
+    if found[i] ~= ARGV[i] and not (i == 3 and found[6]) then return -1 end
   end
   return 0
 end

@@ -8,6 +8,7 @@ local found = redis.pcall('HGET', KEYS[1], 'epoch')
 if (type(found) == 'string' and found or '') ~= ARGV[1] then return -1 end
 local version = redis.pcall('HGET', KEYS[1], 'version')
 version = type(version) == 'string' and tonumber(version) or 0
+local priced = redis.pcall('HGET', KEYS[1], 'priced')
 local new = cmsgpack.unpack(ARGV[2])
 
 local function write(command, key, list)
@@ -17,6 +18,8 @@ end
 local t = redis.call('TIME')
 redis.call('DEL', unpack(KEYS))
 write('HSET', KEYS[1], new[1])
+-- The facts have the newest price; an older one that is still on its way must not replace it.
+if type(priced) == 'string' then redis.call('HSET', KEYS[1], 'priced', priced) end
 -- Readers compare versions, so it must not go back.
 redis.call('HSET', KEYS[1], 'version', version + 1, 'updated_at', string.format('%d', t[1] * 1000 + math.floor(t[2] / 1000)))
 write('HSET', KEYS[2], new[2])

@@ -9,6 +9,7 @@ local found = redis.pcall('HGET', KEYS[2], 'epoch')
 if (type(found) == 'string' and found or '') ~= ARGV[1] then return -1 end
 local version = redis.pcall('HGET', KEYS[3], 'version')
 version = type(version) == 'string' and tonumber(version) or 0
+local priced = redis.pcall('HGET', KEYS[2], 'priced')
 local new = cmsgpack.unpack(ARGV[4])
 
 local function write(command, key, list)
@@ -19,6 +20,8 @@ local t = redis.call('TIME')
 redis.call('DEL', unpack(KEYS))
 redis.call('SET', KEYS[1], ARGV[2])
 write('HSET', KEYS[2], new[1])
+-- The facts have the newest price; an older one that is still on its way must not replace it.
+if type(priced) == 'string' then redis.call('HSET', KEYS[2], 'priced', priced) end
 redis.call('HSET', KEYS[2], 'accessible', ARGV[3])
 write('HSET', KEYS[3], new[2])
 -- Readers of the map compare versions, so it must not go back.
