@@ -38,12 +38,16 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """Holds of one buyer in one subsection, and what they hold: a part for each price that a seat had when held."""
+    """Holds of one buyer in one subsection, and what they hold: a part for each price that a seat had when held.
+
+    For a pool it is one part without seats, and `places` says how many: their tickets are numbered later.
+    """
 
     section: str
     subsection: int
     holds: tuple[str, ...]
     parts: tuple[Part, ...]
+    places: int = 0
 
 
 class Subhall(msgspec.Struct, frozen=True):

@@ -41,6 +41,13 @@ def hall(seller):
     return seller.opens(a_hall(("A", 3000, 2, 10), ("B", 1000, 1, 4)))
 
 
+@pytest.fixture
+def cellar(seller):
+    """Pools GA (10 places, 4 a buyer) and DECK (5 places, one hold a buyer)."""
+    deck = {"name": "DECK", "price": 700, "capacity": 5, "places_per_buyer": 4, "one_hold_per_buyer": True}
+    return seller.opens(a_hall(pools=[{"name": "GA", "price": 1500, "capacity": 10, "places_per_buyer": 4}, deck]))
+
+
 def named(*seats, section="A"):
     return {"mode": "manual", "section": section, "subsection": 1, "seats": list(seats)}
 
@@ -142,3 +149,48 @@ def test_released_seats_are_free_at_once(stage, hall, buyer):
     assert buyer.send("DELETE", "/cart").status_code == 204
     assert buyer.free(hall) == 24
     stage.settle(hall)
+
+
+def test_places_of_a_pool_are_held_counted_and_booked(stage, cellar, buyer):
+    held = holds(buyer, cellar, {"pool": "GA", "quantity": 3})
+    assert (held["seats"], held["total"]) == (
+        [{"section": "GA", "subsection": 0, "seats": [], "price": 1500, "places": 3}],
+        4500,
+    )
+    holds(buyer, cellar, {"pool": "GA", "quantity": 1})
+    refused(409, "limit", buyer.post(f"/events/{cellar}/holds", {"pool": "GA", "quantity": 1}, key=new_key()))
+    booking = expect(201, buyer.post("/cart/checkout", key=new_key()))
+    assert (booking["state"], booking["quantity"], booking["total"]) == ("PENDING_PAYMENT", 4, 6000)
+    rows = stage.fetch("select price from ticketing.tickets where booking::text = $1 and state = 1", booking["id"])
+    assert [row["price"] for row in rows] == [1500] * 4
+    stage.settle(cellar)
+    expect(200, buyer.post(f"/bookings/{booking['id']}/cancel"))
+    stage.settle(cellar)
+    assert stage.fetch("select sum(seats) from booking.purchases where event_id = $1", cellar)[0][0] == 0
+
+
+def test_a_buyer_has_one_hold_of_a_pool_where_the_seller_asks_for_it(stage, cellar, buyer):
+    held = holds(buyer, cellar, {"pool": "DECK", "quantity": 1})
+    order = {"pool": "DECK", "quantity": 1}
+    refused(409, "already_holding", buyer.post(f"/events/{cellar}/holds", order, key=new_key()))
+    assert buyer.send("DELETE", f"/events/{cellar}/holds/{held['id']}").status_code == 204
+    holds(buyer, cellar, order)
+    assert expect(201, buyer.post("/cart/checkout", key=new_key()))["quantity"] == 1
+    stage.settle(cellar)
+
+
+def test_a_full_pool_says_so(stage, cellar, buyer, other):
+    holds(buyer, cellar, {"pool": "DECK", "quantity": 4})
+    refused(409, "no_block", other.post(f"/events/{cellar}/holds", {"pool": "DECK", "quantity": 2}, key=new_key()))
+    holds(other, cellar, {"pool": "DECK", "quantity": 2, "allow_partial": True})
+    assert expect(200, other.get("/cart"))["holds"][0]["seats"][0]["places"] == 1
+    with stage.person("buyer") as third:
+        refused(409, "full", third.post(f"/events/{cellar}/holds", {"pool": "DECK", "quantity": 1}, key=new_key()))
+    stage.settle(cellar)
+
+
+def test_a_cart_holds_seats_or_places_of_one_pool(stage, seller, buyer):
+    event = seller.opens(a_hall(("A", 3000, 1, 4), pools=[{"name": "GA", "price": 1500, "capacity": 10}]))
+    holds(buyer, event, named("1-1"))
+    refused(409, "other_pool", buyer.post(f"/events/{event}/holds", {"pool": "GA", "quantity": 1}, key=new_key()))
+    stage.settle(event)

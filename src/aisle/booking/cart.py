@@ -26,17 +26,18 @@ class HoldState(StrEnum):
 
 
 class Taking(msgspec.Struct, frozen=True):
-    """Seats of one subsection, by index, with the price that was frozen when they were taken."""
+    """Seats of one subsection, by index, with the price that was frozen when they were taken; or places of a pool."""
 
     section: str
     subsection: int
     seats: tuple[int, ...]
     price: int
     taken_ms: int
+    places: int = 0
 
     @property
     def count(self) -> int:
-        return len(self.seats)
+        return len(self.seats) + self.places
 
     @property
     def part(self) -> Part:
@@ -55,9 +56,13 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cart(msgspec.Struct, frozen=True, kw_only=True):
-    """Times are the store's, in ms. `booking` is set while the cart is being checked out: then it does not change."""
+    """Times are the store's, in ms. `booking` is set while the cart is being checked out: then it does not change.
+
+    A booking counts against one limit, so a cart holds seats of the hall, or places of one `pool`.
+    """
 
     event: int
+    pool: str | None = None
     deadline_ms: int
     extendable_until_ms: int
     holds: tuple[Hold, ...] = ()
@@ -86,14 +91,24 @@ def hold_id(buyer: UUID, key: str) -> str:
 
 
 def begin(
-    cart: Cart | None, hold: Hold, *, event: int, hold_ms: int, hold_ms_max: int, seats_max: int, now_ms: int
+    cart: Cart | None,
+    hold: Hold,
+    *,
+    event: int,
+    pool: str | None = None,
+    hold_ms: int,
+    hold_ms_max: int,
+    seats_max: int,
+    now_ms: int,
 ) -> Cart:
     """The cart with a hold that is about to be taken. A cart that is over is replaced by a new one."""
     if cart is None or cart.is_over(now_ms):
-        cart = Cart(event=event, deadline_ms=now_ms + hold_ms, extendable_until_ms=now_ms + hold_ms_max)
+        cart = Cart(event=event, pool=pool, deadline_ms=now_ms + hold_ms, extendable_until_ms=now_ms + hold_ms_max)
     _check_open(cart)
     if cart.event != event:
         raise Problem(409, "other_event", "the cart holds seats of another event: check it out or empty it first")
+    if cart.pool != pool:
+        raise Problem(409, "other_pool", "a cart holds seats, or places of one pool: check it out or empty it first")
     known = cart.find(hold.id)
     if known is not None:
         if known.asked != hold.asked:
@@ -112,6 +127,9 @@ def finish(cart: Cart | None, hold: Hold, *, now_ms: int) -> Cart:
     if cart is None or cart.is_over(now_ms) or known is None or known.state is HoldState.LEAVING:
         raise Problem(409, "expired", "the cart was emptied, or its time ran out, while the seats were being held")
     _check_open(cart)
+    prices = {taking.price for one in (*cart.held, hold) for taking in one.takings}
+    if cart.pool is not None and len(prices) > 1:
+        raise Problem(409, "price_changed", "the price has changed since the first of these places was held")
     return _with(cart, hold)
 
 
@@ -166,21 +184,19 @@ def close(cart: Cart | None, booking: str) -> Cart | None:
 
 def held_by_place(cart: Cart) -> tuple[Held, ...]:
     """The cart's holds by subsection, each with its seats by price: what one booking is made of, in a fixed order."""
-    places: dict[tuple[str, int], tuple[list[str], dict[int, list[int]]]] = {}
+    by_place: dict[tuple[str, int], list[tuple[str, Taking]]] = {}
     for hold in cart.held:
         for taking in hold.takings:
-            ids, by_price = places.setdefault((taking.section, taking.subsection), ([], {}))
-            ids.append(hold.id)
+            by_place.setdefault((taking.section, taking.subsection), []).append((hold.id, taking))
+    held = []
+    for (section, subsection), found in sorted(by_place.items()):
+        by_price: dict[int, list[int]] = {}
+        for _, taking in found:
             by_price.setdefault(taking.price, []).extend(taking.seats)
-    return tuple(
-        Held(
-            section,
-            subsection,
-            tuple(ids),
-            tuple(Part(section, subsection, tuple(sorted(seats)), price) for price, seats in sorted(by_price.items())),
-        )
-        for (section, subsection), (ids, by_price) in sorted(places.items())
-    )
+        parts = [Part(section, subsection, tuple(sorted(seats)), price) for price, seats in sorted(by_price.items())]
+        places = sum(taking.places for _, taking in found)
+        held.append(Held(section, subsection, tuple(id for id, _ in found), tuple(parts), places))
+    return tuple(held)
 
 
 def _check_open(cart: Cart) -> None:

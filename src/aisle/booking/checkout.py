@@ -37,8 +37,8 @@ TRIES_MAX = 3
 REFUSED_FINALLY = "this checkout was refused"
 
 
-# Bookings with their seats: (event, booking, parts).
-Seats = Sequence[tuple[int, UUID, Sequence[Part]]]
+Parts = tuple[Part, ...]
+Reserved = dict[UUID, tuple[Parts, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,9 @@ class Conversion:
 
     # Holds into a booking's claim, all or none; the code says why not.
     convert: Callable[[store.Placing], Awaitable[str]]
-    # Inside the caller's transaction; how many tickets of each booking are RESERVED for it now.
-    reserve_tickets: Callable[[asyncpg.Connection, Seats], Awaitable[dict[UUID, int]]]
-    release_tickets: Callable[[asyncpg.Connection, Seats], Awaitable[object]]
+    # Inside the caller's transaction; what each booking asks for, and how many of it is RESERVED for it now.
+    reserve_tickets: Callable[[asyncpg.Connection, Sequence[store.Placing]], Awaitable[Reserved]]
+    release_tickets: Callable[[asyncpg.Connection, Sequence[tuple[store.Placing, Parts]]], Awaitable[object]]
 
 
 class Checkout:
@@ -104,7 +104,7 @@ class Checkout:
             raise Problem(422, "key_reused", "this Idempotency-Key was used for another request")
         if placed.over_limit:
             await self._carts.change(buyer, lambda c, _: rules.reopen(c, cart.booking))
-            raise Problem(409, "limit", f"one buyer may have {sale.seats_per_buyer} seats of this event at a time")
+            raise Problem(409, "limit", f"one buyer may have {placing.seats_max} of these at a time")
         crash_point("after_checkout_placed")
         return await self._finish(placing)
 
@@ -173,19 +173,19 @@ class Checkout:
     async def _reserve_batch(self, connection: asyncpg.Connection, placings: Sequence[store.Placing]) -> list[str]:
         """Tickets and booking together. A booking whose tickets are not all free, or that has ended, gets none."""
         now = self._clock()
-        seats = [(p.event_id, p.id, parts_of(p)) for p in placings]
-        counts = await self._conversion.reserve_tickets(connection, seats)
-        complete = [p for p in placings if counts.get(p.id, 0) == p.request.quantity]
-        incomplete = [p for p in placings if p not in complete]
+        reserved = await self._conversion.reserve_tickets(connection, placings)
+        parts = {p.id: reserved[p.id][0] for p in placings}
+        complete = [p for p in placings if reserved[p.id][1] == p.request.quantity]
+        incomplete = [p for p in placings if reserved[p.id][1] != p.request.quantity]
         moved = await store.to_pending_payment(
-            connection, [(p.id, parts_of(p)) for p in complete], deadline=now + self._payment
+            connection, [(p.id, parts[p.id]) for p in complete], deadline=now + self._payment
         )
         unmoved = [p.id for p in complete if p.id not in moved]
         ended = await store.ended_bookings(connection, unmoved) if unmoved else {}
-        back = [one for one in seats if one[1] in ended or any(p.id == one[1] for p in incomplete)]
+        back = [(p, parts[p.id]) for p in placings if p.id in ended or p in incomplete]
         if back:
             await self._conversion.release_tickets(connection, back)
-        await _end(connection, [(p, "taken") for p in incomplete], now=now)
+        await _end(connection, [(p, parts[p.id]) for p in incomplete], now=now)
         if incomplete:
             self._relay.wake()
         return ["taken" if p in incomplete else "ok" for p in placings]
@@ -206,10 +206,6 @@ class Checkout:
         return booking
 
 
-def parts_of(placing: store.Placing) -> tuple[Part, ...]:
-    return tuple(part for held in placing.request.held for part in held.parts)
-
-
 def _placing(cart: Cart, sale: Sale, buyer: UUID, key: str, request_hash: bytes) -> store.Placing:
     held = rules.held_by_place(cart)
     return store.Placing(
@@ -217,32 +213,35 @@ def _placing(cart: Cart, sale: Sale, buyer: UUID, key: str, request_hash: bytes)
         event_id=cart.event,
         lane=sale.lane,
         buyer=buyer,
-        request=Request(quantity=cart.quantity, held=held),
+        request=Request(quantity=cart.quantity, pool=cart.pool, held=held),
         idempotency_key=key,
         request_hash=request_hash,
-        seats_max=sale.seats_per_buyer,
-        partition=sale.partitions[held[0].section],
+        seats_max=sale.limit_of(cart.pool),
+        partition=sale.partitions[held[0].section] if cart.pool is None else sale.pools[cart.pool].partition,
         epoch=sale.epoch,
     )
 
 
-async def _end(connection: asyncpg.Connection, refused: Sequence[tuple[store.Placing, str]], *, now: datetime) -> None:
+async def _end(
+    connection: asyncpg.Connection, refused: Sequence[tuple[store.Placing, Parts]], *, now: datetime
+) -> None:
     """End bookings whose claim stands in the store; the same message that an expiry sends has it given back."""
-    ended = {row["id"] for row in await store.end(connection, [(p.id, w) for p, w in refused], State.FAILED, now=now)}
+    rows = await store.end(connection, [(p.id, "taken") for p, _ in refused], State.FAILED, now=now)
+    ended = {row["id"] for row in rows}
     messages: list[Message] = [
         BookingExpired(
             id=f"{p.id}.expired",
             lane=p.lane,
             event=p.event_id,
-            section=parts_of(p)[0].section,
+            section=parts[0].section,
             partition=p.partition,
             epoch=p.epoch,
             booking=str(p.id),
             buyer=str(p.buyer),
-            parts=parts_of(p),
+            parts=parts,
             why="not-in-postgresql",
         )
-        for p, _ in refused
+        for p, parts in refused
         if p.id in ended
     ]
     await store.write_outbox(connection, messages, now=now)

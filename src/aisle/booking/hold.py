@@ -23,6 +23,7 @@ from aisle.booking.carts import TRIES_MAX, CartBusy, Carts
 from aisle.booking.place import FindSale, Sale, check_order
 from aisle.crash_points import crash_point
 from aisle.errors import Problem
+from aisle.messages import POOL
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,19 +87,19 @@ class Holder:
         """The seats, held now or by an earlier request with the same key. Raises a Problem if they cannot be."""
         sale = await self._find_sale(event)
         check_order(request, sale)
-        if request.pool is not None:
-            raise Problem(422, "bad_order", "places of a pool cannot be held yet")
         asked = Hold(
             id=hold_id(buyer, key),
             asked=hashlib.blake2b(msgspec.json.encode((event, request)), digest_size=16).hexdigest(),
             state=HoldState.TAKING,
             quantity=request.quantity,
-            place=(request.section, request.subsection) if request.section and request.subsection else None,
+            place=_where(request),
         )
         before = await self.cart(buyer)
         if before is None or before.find(asked.id) is None:
-            await self._check_limit(sale, buyer, request.quantity + (before.quantity if before else 0))
-        cart = await self._carts.change(buyer, lambda c, now: self._begin(c, asked, sale, now))
+            same = before is not None and (before.event, before.pool) == (event, request.pool)
+            in_cart = before.quantity if before is not None and same else 0
+            await self._check_limit(sale, request, buyer, request.quantity + in_cart)
+        cart = await self._carts.change(buyer, lambda c, now: self._begin(c, asked, sale, request.pool, now))
         assert cart is not None
         known = cart.find(asked.id)
         if known is not None and known.state is HoldState.HELD:
@@ -138,14 +139,15 @@ class Holder:
         await self.cart(buyer)
         await self._release(buyer, None)
 
-    def _begin(self, cart: Cart | None, asked: Hold, sale: Sale, now_ms: int) -> Cart:
+    def _begin(self, cart: Cart | None, asked: Hold, sale: Sale, pool: str | None, now_ms: int) -> Cart:
         return rules.begin(
             cart,
             asked,
             event=sale.event,
+            pool=pool,
             hold_ms=self._hold_ms,
             hold_ms_max=self._hold_ms_max,
-            seats_max=sale.seats_per_booking,
+            seats_max=sale.seats_per_booking if pool is None else sale.limit_of(pool),
             now_ms=now_ms,
         )
 
@@ -160,7 +162,7 @@ class Holder:
             asked,
             state=HoldState.HELD,
             takings=seated.takings,
-            quantity=sum(len(taking.seats) for taking in seated.takings),
+            quantity=sum(taking.count for taking in seated.takings),
         )
         try:
             return await self._put_into_cart(held, seated.deadline_ms, wanted, buyer), held
@@ -202,12 +204,13 @@ class Holder:
         gone = frozenset(h.id for h in leaving)
         await self._carts.change(buyer, lambda c, _: rules.drop(c, gone, HoldState.LEAVING))
 
-    async def _check_limit(self, sale: Sale, buyer: UUID, seats: int) -> None:
+    async def _check_limit(self, sale: Sale, request: Request, buyer: UUID, seats: int) -> None:
         """A kindness, not the guard: the constraint on purchases decides at checkout."""
         async with self._database.acquire() as connection:
-            bought = await store.count_bought(connection, sale.event, buyer, "")
-        if bought + seats > sale.seats_per_buyer:
-            raise Problem(409, "limit", f"one buyer may have {sale.seats_per_buyer} seats of this event at a time")
+            bought = await store.count_bought(connection, sale.event, buyer, request.pool or "")
+        limit = sale.limit_of(request.pool)
+        if bought + seats > limit:
+            raise Problem(409, "limit", f"one buyer may have {limit} {_of_what(request.pool)} at a time")
 
     async def _is_booked(self, booking: str) -> bool:
         async with self._database.acquire() as connection:
@@ -233,6 +236,16 @@ def _wanted(id: str, buyer: UUID, sale: Sale, until_ms: int, request: Request | 
     )
 
 
+def _where(request: Request) -> tuple[str, int] | None:
+    if request.pool is not None:
+        return request.pool, POOL
+    return (request.section, request.subsection) if request.section and request.subsection else None
+
+
+def _of_what(pool: str | None) -> str:
+    return f"places of {pool}" if pool is not None else "seats of this event"
+
+
 def _places(hold: Hold) -> list[tuple[str, int]]:
     return [(t.section, t.subsection) for t in hold.takings] or ([hold.place] if hold.place is not None else [])
 
@@ -242,8 +255,10 @@ def _refusal(seated: Seated, sale: Sale, request: Request) -> Problem:
         "taken": "a seat is taken",
         "kept": "a named seat is for people who need an accessible one",
         "sold_out": "there is no seat left",
-        "no_block": "the seats that are left do not fit this party",
-        "limit": f"a booking has 1 to {sale.seats_per_booking} seats",
+        "full": "there is no place left",
+        "no_block": "what is left does not fit this party",
+        "already_holding": "a buyer may have one hold of this pool at a time",
+        "limit": f"a booking may not have so many {_of_what(request.pool)}",
         "expired": "the hold of this Idempotency-Key has ended",
     }.get(seated.code, "no seats can be held here at the moment")
     if seated.code in ("closed", "fenced"):

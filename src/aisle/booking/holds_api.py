@@ -103,7 +103,10 @@ def hold_view(cart: Cart, hold: Hold, sale: Sale) -> HoldView:
         id=hold.id,
         event_id=cart.event,
         state=hold.state.value,
-        seats=[BookedSeats(t.section, t.subsection, seat_names(t.part, sale), t.price, t.count) for t in hold.takings],
+        seats=[
+            BookedSeats(t.section, t.subsection, seat_names(t.part, sale) if t.seats else [], t.price, t.count)
+            for t in hold.takings
+        ],
         total=sum(taking.price * taking.count for taking in hold.takings),
         currency=sale.currency,
         expires_at=_moment(cart.deadline_ms),

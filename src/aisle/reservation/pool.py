@@ -87,7 +87,10 @@ class PoolStatus(msgspec.Struct, frozen=True):
 
 
 class Take(msgspec.Struct, frozen=True, kw_only=True):
-    """Places for one booking or hold. `id` makes it repeatable; with `allow_partial` fewer than `quantity` will do."""
+    """Places for one booking or hold. `id` makes it repeatable; with `allow_partial` fewer than `quantity` will do.
+
+    A hold lasts `hold_ms` from now, or `until_ms` by the store's clock, which several holds can share.
+    """
 
     id: str
     owner: str
@@ -95,18 +98,22 @@ class Take(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind = Kind.BOOKING
     allow_partial: bool = False
     hold_ms: int = 0
+    until_ms: int = 0
 
     def check(self) -> str:
         if fault := _check_identifiers(self.id, self.owner):
             return fault
         if not is_whole(self.quantity, 1, LIMIT_MAX):
             return f"a claim takes 1 to {LIMIT_MAX} places, not {self.quantity!r}"
-        if self.kind is Kind.HOLD and not is_whole(self.hold_ms, 1, HOLD_MS_MAX):
+        if not is_whole(self.until_ms, 0, 10**14):
+            return f"{self.until_ms!r} is not a moment in ms"
+        if self.kind is Kind.HOLD and not self.until_ms and not is_whole(self.hold_ms, 1, HOLD_MS_MAX):
             return f"a hold lasts 1 ms to 24 h, not {self.hold_ms!r} ms"
         return ""
 
     def packed(self) -> list[object]:
-        return [self.id, self.owner, self.kind.value, self.quantity, int(self.allow_partial), self.hold_ms]
+        kind, partial = self.kind.value, int(self.allow_partial)
+        return [self.id, self.owner, kind, self.quantity, partial, self.hold_ms, self.until_ms]
 
 
 class Taken(msgspec.Struct, frozen=True, array_like=True):

@@ -27,8 +27,8 @@ from aisle.messages import (
     route_of,
 )
 from aisle.reservation.claims import Claim, Code, Outcome, Settled, Settlement, Verb
+from aisle.reservation.conversion import Converter
 from aisle.reservation.hall import HallChooser, Seated
-from aisle.reservation.holds import convert_holds
 from aisle.reservation.inventory import Claims, Hall, Inventory
 from aisle.reservation.keys import Place
 from aisle.reservation.pool import Pool, PoolPlace, PoolSettled, PoolSettlement, Take, Taken
@@ -47,6 +47,7 @@ class ReservationWorker:
         self._store = store
         self._inventory = inventory
         self._pools = pools
+        self._converter = Converter(inventory, pools)
         self._choosers: dict[int, HallChooser] = {}
         self._hall_slots = asyncio.Semaphore(HALL_CLAIMS_AT_ONCE)
 
@@ -103,8 +104,7 @@ class ReservationWorker:
                 answers += answers_to(request, outcome.code, ((place, outcome),))
         for request, found in zip(anywhere, await seated_anywhere, strict=True):
             answers += answers_to(request, found.code, found.outcomes)
-        for request, code in zip(held, await asyncio.gather(*(self._convert(r) for r in held)), strict=True):
-            answers += answers_with(request, code, tuple(part for h in request.held for part in h.parts))
+        answers += await self._convert(held)
         if answers:
             crash_point("after_claim")
         return answers
@@ -123,16 +123,19 @@ class ReservationWorker:
             for request, taken in zip(asked, answers, strict=True)
         ]
 
-    async def _convert(self, request: TicketReserveRequested) -> Code:
-        """A checkout that its own process did not finish."""
-        return await convert_holds(
-            self._inventory,
-            request.event,
-            request.held,
-            booking=request.booking,
-            owner=request.buyer,
-            epoch=request.epoch,
+    async def _convert(self, requests: Sequence[TicketReserveRequested]) -> list[Message]:
+        """Checkouts that their own processes did not finish."""
+        calls = (
+            self._converter.convert(r.event, r.held, booking=r.booking, owner=r.buyer, epoch=r.epoch) for r in requests
         )
+        answers: list[Message] = []
+        for request, code in zip(requests, await asyncio.gather(*calls), strict=True):
+            held = request.held[0]
+            if request.in_pool is not None:
+                answers.append(place_answer(request, Taken(code, held.places, price=held.parts[0].price)))
+            else:
+                answers += answers_with(request, code, tuple(part for one in request.held for part in one.parts))
+        return answers
 
     async def _seat_anywhere(self, request: TicketReserveRequested) -> Seated:
         chooser = self._choosers.get(request.event)

@@ -3,12 +3,14 @@
 --
 -- KEYS  1 pool  2 pool_holds  3 locks:exp
 -- ARGV  1 epoch the caller believes in
---       2 msgpack: list of {id, owner, kind b|h, quantity, partial 0|1, hold ms}
+--       2 msgpack: list of {id, owner, kind b|h, quantity, partial 0|1, hold ms, until ms: a hold's deadline, or 0 for
+--         hold ms from now}
 -- Returns msgpack: list of {code, quantity, deadline ms, price, taken ms}, in the order asked
 --   ok         taken now, or by an earlier call with the same id: repeating is safe
 --   closed     no such pool, or not on sale           fenced    the caller's epoch is not the pool's
 --   full       no place is left                       no_block  some are, fewer than asked, and partial was not allowed
---   limit      more places than one claim may take    expired   the id was used before and has ended or is overdue
+--   limit      more places than one claim may take    expired   the id was used before and has ended or is overdue, or
+--                                                              the deadline has passed already
 --   not_owner  the id belongs to somebody else        already_holding  this buyer has a live hold under another id
 -- A refusal is not remembered: it changed nothing, and the same call may succeed later.
 local requests = cmsgpack.unpack(ARGV[2])
@@ -44,7 +46,7 @@ end
 local function take(q, places)
   local deadline = 0
   if q[3] == 'h' then
-    deadline = l.now + q[6]
+    deadline = q[7] > 0 and q[7] or l.now + q[6]
     l.index[q[1]] = deadline
     if l.one_per_buyer then point(l, q[2], q[1]) end
   end
@@ -58,6 +60,7 @@ local function answer(q)
   local known = l.records[q[1]]
   if known then return again(q, known) end
   if not l.on_sale then return {'closed', 0, 0, 0, 0} end
+  if q[7] > 0 and l.now >= q[7] then return {'expired', 0, 0, 0, 0} end
   if q[4] > l.limit then return {'limit', 0, 0, 0, 0} end
   if already_holding(q) then return {'already_holding', 0, 0, 0, 0} end
   local left = l.capacity - l.held - l.sold
