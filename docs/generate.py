@@ -18,12 +18,14 @@ from aisle.app import build_app
 from aisle.booking.api import booking_routes
 from aisle.booking.booking import MOVES
 from aisle.booking.holds_api import hold_routes
+from aisle.booking.payment_api import money_routes
 from aisle.config import PREFIX, Config
 from aisle.door.api import ticket_routes
 from aisle.door.gate_api import gate_routes
 from aisle.health import Readiness
 from aisle.live.api import live_routes
 from aisle.metrics import Metrics
+from aisle.payment.payment import MOVES as PAYMENT_MOVES
 from aisle.ticketing.api import event_routes
 from aisle.ticketing.event import EVENT_MOVES, TICKET_MOVES
 from aisle.ticketing.hall_api import hall_routes
@@ -129,6 +131,7 @@ def states_page() -> str:
     tables = {
         "A booking": MOVES,
         "A ticket": {state.name: {target.name for target in targets} for state, targets in TICKET_MOVES.items()},
+        "A payment": PAYMENT_MOVES,
         "An event": EVENT_MOVES,
     }
     lines = ["# States", "", "What is not drawn cannot happen. Generated from the tables that the code checks against."]
@@ -197,7 +200,7 @@ def openapi_document() -> dict[str, Any]:
     async def build() -> None:
         desk = make_desk(Config(), None, None, [], clock=time.time)  # routes are drawn here, never called
         routers = [event_routes(None), hall_routes(None), booking_routes(None), hold_routes(None), live_routes(None)]
-        routers += [ticket_routes(None, None, None), gate_routes(None), buyer_pages(None)]
+        routers += [money_routes(None), ticket_routes(None, None, None), gate_routes(None), buyer_pages(None)]
         app = build_app(Config(), Readiness({}), Metrics(), desk, routers)
         document.append(app.openapi_schema.to_schema())
 

@@ -37,6 +37,7 @@ async def assert_event_consistent(database: asyncpg.Pool, store: Store, event: i
         facts = await facts_in_postgresql(connection, event)
         await _assert_bookings_have_their_tickets(connection, event)
         await _assert_purchases_counted(connection, event)
+        await assert_money_kept_is_seats_delivered(connection, event)
     report = await verify(store, event, facts)
     assert report.clean, "\n".join(map(str, report.findings))
     assert (report.places, report.pools) == (len(facts.halls), len(facts.pools))
@@ -53,6 +54,14 @@ async def unsettled(database: asyncpg.Pool, store: Store, events: Sequence[int])
     )
     found = [f"{waiting} bookings are PROCESSING"] if waiting else []
     found += [f"{unsent} messages are unsent"] if unsent else []
+    moving = await database.fetchval(
+        """select (select count(*) from payment.payments
+                   where event_id = any($1::bigint[]) and state in ('AUTHORISED', 'LATE'))
+                + (select count(*) from payment.refunds r join payment.payments p on p.id = r.payment
+                   where p.event_id = any($1::bigint[]) and r.state = 'ASKED')""",
+        events,
+    )
+    found += [f"{moving} payments or refunds are under way"] if moving else []
     for event in events:
         promised = await database.fetchval(
             """select coalesce(sum(jsonb_array_length(part -> 'seats')), 0)
@@ -155,6 +164,52 @@ async def _assert_purchases_counted(connection: asyncpg.Connection, event: int) 
     }
     assert counted == {key: live[key] for key in counted}, "a limit counts seats that nobody has, or forgot some"
     assert set(live) <= set(counted)
+
+
+async def assert_money_kept_is_seats_delivered(connection: asyncpg.Connection, event: int) -> None:
+    """What we kept is the price of what was delivered, by our books and by the provider's. Not while money moves."""
+    kept = await connection.fetch(
+        """select p.booking, p.amount - p.refunded as kept, p.id, b.state, b.total,
+                  (select coalesce(sum(t.price), 0) from ticketing.tickets t
+                   where t.event_id = $1 and t.booking = b.id and t.state = 2) as sold
+           from payment.payments p left join booking.bookings b on b.id = p.booking
+           where p.event_id = $1 and p.state = 'CAPTURED'""",
+        event,
+    )
+    for row in kept:
+        assert (row["state"], row["total"], row["sold"]) == ("PAID", row["kept"], row["kept"]), dict(row)
+    paid = await connection.fetch(
+        "select id from booking.bookings where event_id = $1 and state = 'PAID' order by 1", event
+    )
+    assert [row["id"] for row in paid] == sorted(row["booking"] for row in kept), "PAID is what a payment has bought"
+    astray = await connection.fetch(
+        """select t.booking, b.state from ticketing.tickets t left join booking.bookings b on b.id = t.booking
+           where t.event_id = $1 and t.state = 2 and b.state is distinct from 'PAID'""",
+        event,
+    )
+    assert astray == [], "a SOLD ticket of a booking that is not paid"
+    await _assert_books_agree(connection, event, sum(row["kept"] for row in kept))
+
+
+async def _assert_books_agree(connection: asyncpg.Connection, event: int, kept: int) -> None:
+    rows = await connection.fetch(
+        """select l.* from payment.ledger l join payment.payments p on p.id = l.payment where p.event_id = $1""", event
+    )
+    balances: Counter[str] = Counter()
+    for row in rows:
+        balances[row["to_account"]] += row["amount"]
+        balances[row["from_account"]] -= row["amount"]
+    assert sum(balances.values()) == 0, "the ledger does not balance"
+    assert balances["sales"] == kept, f"the books say {balances['sales']}, delivered is {kept}"
+    assert balances["suspense"] == balances["refunds"] == 0, f"money of nobody: {balances}"
+    # A charge that waits for a person's decision is in nobody's books.
+    provider = await connection.fetchval(
+        """select coalesce(sum(c.amount - c.refunded), 0) from payment.sandbox_charges c
+           join payment.payments p on p.id = c.payment
+           where p.event_id = $1 and c.state = 'captured' and p.state <> 'REVIEW'""",
+        event,
+    )
+    assert -balances["provider:sandbox"] == provider == kept, f"the provider has {provider}, we kept {kept}"
 
 
 async def _taken_in_store(database: asyncpg.Pool, store: Store, event: int) -> int:

@@ -93,6 +93,10 @@ class Person:
         self._wait(lambda: self.booking(id)["state"] in states, f"booking {id} is {states}")
         return self.booking(id)
 
+    def pays(self, booking: str, method: str = "card_ok") -> dict[str, Any]:
+        """The payment of a booking that waits for it."""
+        return expect(201, self.post(f"/bookings/{booking}/payments", {"method": method}, key=new_key()))
+
     def waits_until_free(self, event: int, seats: int) -> None:
         """Until the hall shows so many free seats."""
         self._wait(lambda: self.free(event) == seats, f"{seats} seats of {event} are free")

@@ -24,20 +24,21 @@ import msgspec
 
 from aisle.accounts.account import Role
 from aisle.accounts.tokens import Kind, Signer, keys_from_setting
-from aisle.booking.store import parts_of
+from aisle.booking.pay import Payer
+from aisle.booking.refund import refund as give_back
 from aisle.config import Config
 from aisle.embedded.server import free_port
 from aisle.embedded.supervisor import Program, Supervisor
+from aisle.errors import Problem
 from aisle.metrics import Metrics
 from aisle.migrate import migrate
-from aisle.reservation.claims import Settlement, Verb
-from aisle.reservation.inventory import Inventory
-from aisle.reservation.keys import Place
+from aisle.payment.payment import PaymentState
 from aisle.store import Store, open_store
 from tests.apache_kafka import answers, apache_kafka
 from tests.conftest import Servers
 from tests.invariants import assert_event_consistent, unsettled
-from tests.people import Person, expect
+from tests.payment.till import till_on
+from tests.people import Person, expect, new_key
 from tests.running import PATIENCE_SECONDS, as_environment, clean_environment, status_of, stop, wait_until
 
 ALL_ROLES = "api,booking,reservation,ticketing"
@@ -145,7 +146,7 @@ class Stage:
         return person
 
     def paid(self, booking: UUID | str) -> None:
-        """The booking's money has come, as far as tickets and store are concerned."""
+        """The booking's money has come."""
         self.look(partial(paid, booking=UUID(str(booking))))
 
     def refund(self, booking: UUID | str) -> bool:
@@ -158,59 +159,19 @@ class Stage:
 
 
 async def paid(database: asyncpg.Pool, store: Store, *, booking: UUID) -> None:
-    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
-    while not await database.fetchval("select true from ticketing.tickets where booking = $1 limit 1", booking):
-        assert asyncio.get_running_loop().time() < deadline, f"the tickets of {booking} were never reserved"
-        await asyncio.sleep(0.01)
-    async with database.acquire() as connection, connection.transaction():
-        row = await connection.fetchrow(
-            """update booking.bookings set state = 'PAID' where id = $1 and state = 'PENDING_PAYMENT'
-               returning event_id, epoch, buyer, parts""",
-            booking,
-        )
-        seats = sum(len(part.seats) for part in parts_of(row["parts"]))
-        moved = await connection.fetch(
-            "update ticketing.tickets set state = 2, sold_at = now() where booking = $1 and state = 1 returning 1",
-            booking,
-        )
-        assert len(moved) == seats, "the tickets are not the booking's yet"
-    await _settle_claims(store, booking, row, Verb.CONFIRM)
+    """Paid for as over HTTP, without the buyer's token."""
+    buyer = await database.fetchval("select buyer from booking.bookings where id = $1", booking)
+    payment = await Payer(till_on(database)).pay(booking, buyer, method="card_ok", key=new_key())
+    assert payment.state is PaymentState.CAPTURED, payment
 
 
 async def refund(database: asyncpg.Pool, store: Store, *, booking: UUID) -> bool:
-    """Tickets first, as a refund must: locked in order, all of them or none, their codes void. Then the store."""
-    async with database.acquire() as connection, connection.transaction():
-        mine = await connection.fetch(
-            """select admitted_at from ticketing.tickets where booking = $1 and state = 2
-               order by event_id, place, seat for update""",
-            booking,
-        )
-        if not mine or any(row["admitted_at"] for row in mine):
-            return False
-        await connection.execute(
-            """update ticketing.tickets set state = 0, booking = null, code_version = code_version + 1
-               where booking = $1 and state = 2""",
-            booking,
-        )
-        row = await connection.fetchrow(
-            """with gone as (update booking.bookings set state = 'REFUNDED', ended_at = now() where id = $1 returning *)
-               update booking.purchases p set seats = p.seats - gone.quantity from gone
-               where (p.event_id, p.buyer) = (gone.event_id, gone.buyer)
-               returning gone.event_id, gone.epoch, gone.buyer, gone.parts""",
-            booking,
-        )
-    await _settle_claims(store, booking, row, Verb.REOPEN)
+    try:
+        await give_back(till_on(database), booking, seats=None, why="refunded", key=new_key())
+    except Problem as refusal:
+        assert refusal.code == "already_in", refusal
+        return False
     return True
-
-
-async def _settle_claims(store: Store, booking: UUID, row: asyncpg.Record, verb: Verb) -> None:
-    for part in parts_of(row["parts"]):
-        [settled] = await Inventory(store).settle(
-            Place(row["event_id"], part.section, part.subsection),
-            [Settlement(verb, str(booking), str(row["buyer"]))],
-            epoch=row["epoch"],
-        )
-        assert settled.ok, settled
 
 
 async def settle(database: asyncpg.Pool, store: Store, events: Sequence[int]) -> None:

@@ -26,6 +26,7 @@ from aisle.accounts.desk import Desk, open_desk
 from aisle.booking.api import booking_routes
 from aisle.booking.desk import BookingDesk
 from aisle.booking.holds_api import hold_routes
+from aisle.booking.payment_api import money_routes
 from aisle.booking.place import Placer
 from aisle.bridges import counts_of, open_gate, pool_counts_of, sales_from, switch_sale
 from aisle.cart_bridges import holder_and_checkout
@@ -44,6 +45,7 @@ from aisle.live_bridges import open_live
 from aisle.log import LogWriter, open_writer, require_log
 from aisle.metrics import Metrics, watch_event_loop
 from aisle.migrate import pending_migrations
+from aisle.money_bridges import money_desk, open_counter
 from aisle.page_bridges import pages_from
 from aisle.problems import exception_answers
 from aisle.relay import Relay
@@ -86,11 +88,14 @@ async def _serve_on(listener: socket.socket, config: Config, roles: Sequence[str
     serves_browsers = not {"api", "live"}.isdisjoint(roles)
     live = await stack.enter_async_context(open_live(parts, desk, metrics)) if serves_browsers else None
     routers = [live_routes(live)] if live is not None else []
+    counter = await open_counter(parts, stack) if not {"api", "booking"}.isdisjoint(roles) else None
     if "api" in roles:
+        assert counter is not None
         routers += [*_api_routers(parts, desk, stack), *door_routers(parts, desk)]
+        routers.append(money_routes(money_desk(parts, counter)))
     readiness = Readiness({"database": _database_check(database, metrics), "store": store.ping})
     server = http_server(envelope(build_app(config, readiness, metrics, desk, routers), metrics), config)
-    await stack.enter_async_context(running_services(parts, roles))
+    await stack.enter_async_context(running_services(parts, roles, counter.resolver if counter else None))
     stop_when_told(server, readiness, live)
     loop_watch = asyncio.create_task(watch_event_loop(metrics))
     log.info("serving", roles=list(roles), store=store.server.flavour, store_version=store.server.version)

@@ -69,6 +69,31 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     )
     seats_per_booking_max: Annotated[int, Meta(description="Most seats or places in one booking.", ge=1, le=100)] = 10
 
+    payment_provider: Annotated[
+        Literal["sandbox", "stripe"], Meta(description="Who takes the money: `sandbox` takes none, `stripe` is real.")
+    ] = "sandbox"
+    payment_verdict_seconds: Annotated[
+        int,
+        Meta(description="How long a provider, or a buyer's confirmation, may take before seats go.", ge=5, le=3600),
+    ] = 300
+    provider_timeout: Annotated[
+        float, Meta(description="Longest wait for one answer of the payment provider, in s.", gt=0, le=9)
+    ] = 8
+    refund_hours_before: Annotated[
+        int,
+        Meta(description="Buyers get refunds until so many hours before the event starts; -1: never.", ge=-1, le=8760),
+    ] = 0
+    sandbox_webhook_secret: Annotated[
+        str, Meta(description="Signs webhooks of the sandbox provider. Empty: nobody outside the process can send one.")
+    ] = ""
+    sandbox_late_seconds: Annotated[
+        Seconds, Meta(description="How long the sandbox's `card_late` leaves a payment undecided, in s.")
+    ] = 5
+    stripe_secret_key: Annotated[str, Meta(description="Secret key of the Stripe account.")] = ""
+    stripe_webhook_secret: Annotated[str, Meta(description="Signing secret of the Stripe webhook endpoint.")] = ""
+    stripe_account: Annotated[str, Meta(description="Webhooks of a connected account must name this one.")] = ""
+    stripe_api_base: Annotated[str, Meta(description="Where Stripe's API is.")] = "https://api.stripe.com"
+
     secret_key: Annotated[
         str,
         Meta(
@@ -132,6 +157,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         if self.hold_seconds_max < self.hold_seconds:
             raise ValueError("AISLE_HOLD_SECONDS_MAX is shorter than AISLE_HOLD_SECONDS")
+        if self.payment_provider == "stripe" and not (self.stripe_secret_key and self.stripe_webhook_secret):
+            raise ValueError(
+                "AISLE_PAYMENT_PROVIDER=stripe needs AISLE_STRIPE_SECRET_KEY and AISLE_STRIPE_WEBHOOK_SECRET"
+            )
 
 
 def read_config(environ: Mapping[str, str]) -> Config:

@@ -1,8 +1,8 @@
 """Named places between an effect and its record, where a test can end the process as a crash would.
 
 `CRASH_AT=after_claim aisle serve` dies at that place, at once and without any clean-up. The variable is no setting: it
-has no `AISLE_` prefix, is in no reference page, and does nothing when it is not there. Every name is in POINTS, so that
-the tests can visit all of them and a misspelt one cannot pass as survived.
+has no `AISLE_` prefix, is in no reference page, and does nothing when it is not there. Every name is in a list here, so
+that the tests can visit all of them and a misspelt one cannot pass as survived.
 """
 
 import os
@@ -29,7 +29,21 @@ CART_POINTS = (
     "after_checkout_reserved",  # the booking is PENDING_PAYMENT, its cart is still there
 )
 
-POINTS = (*BOOKING_POINTS, *CART_POINTS)
+# Between money and seats.
+PAYMENT_POINTS = (
+    "after_fence",  # a booking is PAYING, the provider was not asked
+    "after_authorise",  # the provider has promised the money, nothing of it was written down
+    "after_sold",  # tickets are SOLD, the money was not captured
+    "after_capture",  # the money was captured, the booking is still PAYING
+    "after_paid",  # a booking is PAID, its message still in the outbox
+    "after_refund",  # a refund is owed, the provider was not asked
+    "after_provider_refund",  # the provider has given the money back, the books do not say so
+    "after_late_plan",  # late money: seats were chosen and written down, not taken
+    "after_late_claim",  # late money: seats were taken in the store, not in PostgreSQL
+    "after_late_seats",  # late money: its tickets are SOLD again, the money was not captured
+)
+
+POINTS = (*BOOKING_POINTS, *CART_POINTS, *PAYMENT_POINTS)
 
 
 def crash_point(name: str) -> None:

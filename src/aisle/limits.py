@@ -44,6 +44,23 @@ EXPIRE_INTERVAL_SECONDS = 1.0
 SWEEP_INTERVAL_SECONDS = 1.0
 LANES_INTERVAL_SECONDS = 1.0
 
+# Payments
+PAY_BATCH_MAX = 250
+PAY_QUEUE_MAX = 5_000
+WEBHOOK_SECONDS_MAX = 300
+WEBHOOK_BYTES_MAX = 64 * 1024
+RESOLVE_ROWS_MAX = 100
+RESOLVE_AT_ONCE = 20
+RESOLVE_INTERVAL_SECONDS = 0.5
+# How long a payment belongs to whoever works on it; after that the next resolver takes over from a killed one.
+PAYMENT_LEASE_SECONDS = 10
+LOOK_SECONDS_MAX = 300
+# A provider that has not heard of a payment after so long will not hear of it any more.
+UNHEARD_SECONDS = 10
+LATE_MONEY_SECONDS_MAX = 600
+LATE_MONEY_TRIES_MAX = 5
+TICKETS_WAIT_SECONDS = 2.0
+
 # Live updates
 LIVE_POLL_SECONDS = 0.25
 LIVE_READ_PLACES_MAX = 1_000

@@ -185,12 +185,13 @@ class TicketsRefused(Message, frozen=True, kw_only=True, tag="tickets_refused"):
 
 
 class BookingPaid(Message, frozen=True, kw_only=True, tag="booking_paid"):
-    """The money is there; its tickets are to be sold."""
+    """The money is there and the tickets are SOLD; the store is to follow."""
 
     action = "update-ticket-status-to-paid-in-postgresql"
     sender, receiver = BOOKING, TICKETING
     booking: str
     parts: tuple[Part, ...]
+    buyer: str = ""
 
 
 class SeatsFinalized(Message, frozen=True, kw_only=True, tag="seats_finalized"):
@@ -215,7 +216,7 @@ class BookingExpired(Message, frozen=True, kw_only=True, tag="booking_expired"):
 
 
 class SeatsReleased(Message, frozen=True, kw_only=True, tag="seats_released"):
-    """The tickets are AVAILABLE in PostgreSQL; the store is to offer the seats again."""
+    """The tickets are AVAILABLE in PostgreSQL; the store is to offer the seats again. `sold` if they had been sold."""
 
     action = "release-ticket-status-to-available-in-kvrocks"
     sender, receiver = TICKETING, RESERVATION
@@ -223,6 +224,7 @@ class SeatsReleased(Message, frozen=True, kw_only=True, tag="seats_released"):
     buyer: str
     parts: tuple[Part, ...]
     why: str = "expired"
+    sold: bool = False
 
 
 AnyMessage = (

@@ -15,7 +15,8 @@ import structlog
 
 from aisle.booking.expire import expire_for_ever
 from aisle.booking.place import ask_again
-from aisle.booking.store import ended_bookings
+from aisle.booking.resolve import Resolver
+from aisle.booking.store import ended_bookings, paid_bookings
 from aisle.booking.worker import BookingWorker
 from aisle.bridges import make_ready_for_ever, watch_gate_for_ever
 from aisle.config import Config
@@ -58,9 +59,11 @@ class Parts:
 
 
 @asynccontextmanager
-async def running_services(parts: Parts, roles: Sequence[str]) -> AsyncIterator[None]:
+async def running_services(parts: Parts, roles: Sequence[str], resolver: Resolver | None = None) -> AsyncIterator[None]:
     """Everything the roles do in the background, until the block ends. What is cut off is done again by the next."""
     background = _background(parts, roles)
+    if "booking" in roles and resolver is not None:
+        background["payments"] = resolver.run()
     tasks: list[asyncio.Task[None]] = [asyncio.create_task(work, name=name) for name, work in background.items()]
     for task in tasks:
         task.add_done_callback(_say_why)
@@ -99,7 +102,7 @@ async def _serve_lanes(parts: Parts, services: Sequence[str]) -> None:
             parts.database, payment_seconds=parts.config.payment_seconds, clock=parts.clock
         ).handle,
         "reservation": ReservationWorker(parts.store, parts.inventory, parts.pools).handle,
-        "ticketing": TicketingWorker(parts.database, ended=ended_bookings).handle,
+        "ticketing": TicketingWorker(parts.database, ended=ended_bookings, paid=paid_bookings).handle,
     }
     async with AsyncExitStack() as stack:
         served: set[str] = set()

@@ -99,6 +99,14 @@ ACCESS: Mapping[tuple[str, str], Callers] = {
     ("PUT", "/api/v1/events/{event_id}/door-staff"): frozenset({Role.SELLER}),
     ("GET", "/api/v1/events/{event_id}/door-staff"): frozenset({Role.SELLER}),
     ("DELETE", "/api/v1/events/{event_id}/door-staff/{account_id}"): frozenset({Role.SELLER}),
+    ("POST", "/api/v1/bookings/{booking_id}/payments"): frozenset({Role.BUYER}),
+    ("GET", "/api/v1/bookings/{booking_id}/payments"): frozenset({Role.BUYER}),
+    ("POST", "/api/v1/bookings/{booking_id}/payments/{payment_id}/confirm"): frozenset({Role.BUYER}),
+    ("POST", "/api/v1/bookings/{booking_id}/refund"): frozenset({Role.BUYER}),
+    ("POST", "/api/v1/seller/bookings/{booking_id}/refund"): frozenset({Role.SELLER}),
+    ("GET", "/api/v1/payments/review"): frozenset({Role.OPERATOR}),
+    # Public because the signature over the body is the proof.
+    ("POST", "/api/v1/payments/webhooks/{provider}"): PUBLIC,
 }
 
 

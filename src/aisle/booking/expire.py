@@ -26,6 +26,9 @@ OVERDUE = """
     order by deadline limit $2 for update skip locked
 """
 
+# Neither a deadline nor a buyer ends a booking that is PAYING: the payment decides.
+UNPAID = (State.PENDING_PAYMENT,)
+
 log = structlog.get_logger()
 
 
@@ -36,7 +39,7 @@ async def expire_overdue(database: asyncpg.Pool, *, now: datetime) -> int:
     """
     async with database.acquire() as connection, connection.transaction():
         ids = [row["id"] for row in await connection.fetch(OVERDUE, now, EXPIRE_ROWS_MAX)]
-        expired = await _cancel(connection, ids, "expired", now=now)
+        expired = await cancel_rows(connection, ids, "expired", UNPAID, now=now)
     if expired:
         crash_point("after_cancelled")
     return expired
@@ -55,7 +58,7 @@ async def cancel(database: asyncpg.Pool, booking: UUID, request: Asked, *, now: 
             raise Problem(404, "not_found", "no such booking")
         if row["state"] == State.CANCELLED:
             return
-        if await _cancel(connection, [booking], "cancelled", now=now) == 0:
+        if await cancel_rows(connection, [booking], "cancelled", UNPAID, now=now) == 0:
             raise Problem(409, "not_cancellable", f"a booking that is {row['state']} cannot be cancelled")
     crash_point("after_cancelled")
 
@@ -76,8 +79,11 @@ async def expire_for_ever(
         await asyncio.sleep(interval_s)
 
 
-async def _cancel(connection: asyncpg.Connection, ids: Sequence[UUID], why: str, *, now: datetime) -> int:
-    ended = await store.end(connection, [(id, why) for id in ids], State.CANCELLED, now=now)
+async def cancel_rows(
+    connection: asyncpg.Connection, ids: Sequence[UUID], why: str, sources: Sequence[State], *, now: datetime
+) -> int:
+    """End bookings that have seats and are in one of `sources`, and send their seats back; returns how many."""
+    ended = await store.end(connection, [(id, why) for id in ids], State.CANCELLED, now=now, sources=sources)
     messages: list[Message] = []
     for row in ended:
         parts = store.parts_of(row["parts"])

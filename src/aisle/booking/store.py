@@ -88,6 +88,11 @@ TO_ENDED = """
 """
 
 
+LOCK = """
+    select id, event_id, lane, partition, epoch, buyer, state, quantity, parts, total, reason, deadline, request
+    from booking.bookings where id = any($1::uuid[]) order by id for update
+"""
+
 # A notification carries less than 8,000 bytes; "<buyer>:<booking>," is 74.
 NOTIFY_PAIRS_MAX = 100
 
@@ -237,14 +242,69 @@ async def to_pending_payment(
     return {row["id"] for row in rows}
 
 
+async def lock(connection: asyncpg.Connection, ids: Sequence[UUID]) -> dict[UUID, asyncpg.Record]:
+    """Bookings as they are and stay until the transaction ends; always taken in the same order."""
+    return {row["id"]: row for row in await connection.fetch(LOCK, list(ids))}
+
+
+async def move(connection: asyncpg.Connection, ids: Sequence[UUID], target: State) -> set[UUID]:
+    """Move bookings to a state that is no end, where the table of moves allows it; returns those that moved."""
+    rows = await connection.fetch(
+        """update booking.bookings set state = $2 where id = any($1::uuid[]) and state = any($3::text[])
+           returning id, buyer""",
+        list(ids),
+        target.value,
+        sources_of(target),
+    )
+    await tell_watchers(connection, rows)
+    return {row["id"] for row in rows}
+
+
+async def say_why(connection: asyncpg.Connection, reasons: Sequence[tuple[UUID, str]]) -> None:
+    """Tell the buyers more about what became of their bookings; no state changes."""
+    rows = await connection.fetch(
+        """update booking.bookings b set reason = o.reason from unnest($1::uuid[], $2::text[]) as o(id, reason)
+           where b.id = o.id returning b.id, b.buyer""",
+        [id for id, _ in reasons],
+        [why for _, why in reasons],
+    )
+    await tell_watchers(connection, rows)
+
+
+async def keep_only(connection: asyncpg.Connection, row: asyncpg.Record, parts: tuple[Part, ...]) -> None:
+    """A booking goes on with fewer seats: those that left it count no more for its buyer."""
+    kept = _json(parts).decode()
+    left = sum(len(part.seats) for part in parts)
+    await connection.execute(
+        "update booking.bookings set parts = $2, total = $3, quantity = $4 where id = $1",
+        row["id"],
+        kept,
+        sum(part.price * len(part.seats) for part in parts),
+        left,
+    )
+    counted = {count.pool: count.seats for count in counts_of({**row, "parts": kept, "quantity": left})}
+    gone = [count._replace(seats=count.seats - counted.get(count.pool, 0)) for count in counts_of(row)]
+    await uncount(connection, gone)
+    await tell_watchers(connection, [row])
+
+
 async def end(
-    connection: asyncpg.Connection, reasons: Sequence[tuple[UUID, str]], state: State, *, now: datetime
+    connection: asyncpg.Connection,
+    reasons: Sequence[tuple[UUID, str]],
+    state: State,
+    *,
+    now: datetime,
+    sources: Sequence[State] = (),
 ) -> list[asyncpg.Record]:
-    """Move bookings to an end state where the table of moves allows it; their seats stop counting for their buyers."""
+    """Move bookings to an end state where the table of moves allows it; their seats stop counting for their buyers.
+
+    `sources` narrows the table: what a buyer or a deadline may end is less than what a payment may.
+    """
     if not reasons:
         return []
+    allowed = [state.value for state in sources] or sources_of(state)
     rows = await connection.fetch(
-        TO_ENDED, [id for id, _ in reasons], state.value, now, [why for _, why in reasons], sources_of(state)
+        TO_ENDED, [id for id, _ in reasons], state.value, now, [why for _, why in reasons], allowed
     )
     if rows:
         await uncount(connection, [count for row in rows for count in counts_of(row)])
@@ -263,10 +323,18 @@ async def tell_watchers(connection: asyncpg.Connection, moved: Sequence[asyncpg.
 async def ended_bookings(connection: asyncpg.Connection, ids: Sequence[UUID]) -> dict[UUID, UUID]:
     """Those of the bookings that have ended, with their buyers."""
     rows = await connection.fetch(
-        "select id, buyer from booking.bookings where id = any($1::uuid[]) and state in ('CANCELLED', 'FAILED')",
+        """select id, buyer from booking.bookings
+           where id = any($1::uuid[]) and state in ('CANCELLED', 'FAILED', 'REFUNDED')""",
         list(ids),
     )
     return {row["id"]: row["buyer"] for row in rows}
+
+
+async def paid_bookings(connection: asyncpg.Connection, ids: Sequence[UUID]) -> set[UUID]:
+    rows = await connection.fetch(
+        "select id from booking.bookings where id = any($1::uuid[]) and state = 'PAID'", list(ids)
+    )
+    return {row["id"] for row in rows}
 
 
 async def write_outbox(connection: asyncpg.Connection, messages: Sequence[Message], *, now: datetime) -> None:

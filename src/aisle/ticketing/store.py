@@ -49,6 +49,29 @@ RELEASE = """
     returning w.booking
 """
 
+SELL = """
+    update ticketing.tickets t set state = 2, sold_at = now()
+    from unnest($1::bigint[], $2::int[], $3::int[], $4::uuid[]) as w(event_id, place, seat, booking)
+    where (t.event_id, t.place, t.seat) = (w.event_id, w.place, w.seat)
+      and t.booking = w.booking and t.state in (1, 2)
+    returning t.booking
+"""
+
+UNSELL = """
+    update ticketing.tickets t set state = 1, sold_at = null
+    from unnest($1::bigint[], $2::int[], $3::int[], $4::uuid[]) as w(event_id, place, seat, booking)
+    where (t.event_id, t.place, t.seat) = (w.event_id, w.place, w.seat) and t.booking = w.booking and t.state = 2
+"""
+
+# The code of the ticket is void in the same moment in which somebody else can buy the seat. Who is inside stays there.
+TAKE_BACK = """
+    update ticketing.tickets t set state = 0, booking = null, sold_at = null, code_version = t.code_version + 1
+    from unnest($1::bigint[], $2::int[], $3::int[], $4::uuid[]) as w(event_id, place, seat, booking)
+    where (t.event_id, t.place, t.seat) = (w.event_id, w.place, w.seat) and t.booking = w.booking and t.state = 2
+      and t.admitted_at is null
+    returning w.booking
+"""
+
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     id: int
@@ -175,6 +198,21 @@ async def release(
     """Back to AVAILABLE; how many seats of each booking were given back now."""
     rows = await connection.fetch(RELEASE, *_columns(seats), [int(state) for state in from_states])
     return _counted(rows)
+
+
+async def sell(connection: asyncpg.Connection, seats: Sequence[SeatRef]) -> dict[UUID, int]:
+    """RESERVED -> SOLD; how many seats of each booking are now sold to it."""
+    return _counted(await connection.fetch(SELL, *_columns(seats)))
+
+
+async def unsell(connection: asyncpg.Connection, seats: Sequence[SeatRef]) -> None:
+    """Undo a sale of this same transaction that did not find all its tickets."""
+    await connection.execute(UNSELL, *_columns(seats))
+
+
+async def take_back(connection: asyncpg.Connection, seats: Sequence[SeatRef]) -> dict[UUID, int]:
+    """SOLD -> AVAILABLE with their codes void; how many seats of each booking."""
+    return _counted(await connection.fetch(TAKE_BACK, *_columns(seats)))
 
 
 async def write_outbox(connection: asyncpg.Connection, messages: Sequence[Message], *, now: datetime) -> None:

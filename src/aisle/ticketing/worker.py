@@ -15,10 +15,12 @@ from aisle.crash_points import crash_point
 from aisle.messages import (
     POOL,
     BookingExpired,
+    BookingPaid,
     Message,
     Part,
     PlacesReserved,
     PlacesTicketed,
+    SeatsFinalized,
     SeatsReleased,
     SeatsReserved,
     TicketsRefused,
@@ -35,21 +37,29 @@ HELD = (TicketState.RESERVED,)
 Ended = Callable[[asyncpg.Connection, Sequence[UUID]], Awaitable[Collection[UUID]]]
 
 
+async def _nobody(connection: asyncpg.Connection, bookings: Sequence[UUID]) -> Collection[UUID]:
+    return ()
+
+
 class TicketingWorker:
-    def __init__(self, database: asyncpg.Pool, *, ended: Ended) -> None:
+    def __init__(self, database: asyncpg.Pool, *, ended: Ended, paid: Ended = _nobody) -> None:
         self._database = database
         self._ended = ended
+        self._paid = paid
         self._places: dict[int, Mapping[tuple[str, int], int]] = {}
 
     async def handle(self, messages: Sequence[Message]) -> list[Message]:
         expired = [m for m in messages if isinstance(m, BookingExpired)]
         reserved = [m for m in messages if isinstance(m, SeatsReserved | PlacesReserved)]
+        paid = [m for m in messages if isinstance(m, BookingPaid)]
         async with self._database.acquire() as connection:
-            events = {m.event for m in (*expired, *reserved)}
+            events = {m.event for m in (*expired, *reserved, *paid)}
             await self._learn_places(connection, events)
             # Settling goes by the epoch that holds now: the booking may be older than the last rebuild of the store.
             epochs = await store.epochs_of(connection, list(events))
             answers = [*await self._release(connection, expired), *await self._reserve(connection, reserved)]
+            # The payment has sold these tickets already; the store hears of it from here, as of every other change.
+            answers += [_finalized(m) for m in paid]
         crash_point("after_tickets")
         return [msgspec.structs.replace(answer, epoch=epochs[answer.event]) for answer in answers]
 
@@ -67,8 +77,13 @@ class TicketingWorker:
             # comes later waits for these rows and finds them.
             ended = await self._ended(connection, [UUID(m.booking) for m in messages])
             refused = [m for m in messages if counts.get(UUID(m.booking), 0) != _asked(m) or UUID(m.booking) in ended]
-            if refused:
-                partial = [seat for m in refused for seat in wanted[m.booking]]
+            # A message that comes again after its booking was paid: all tickets that count are SOLD, and one that is
+            # merely RESERVED now was refunded in the meantime.
+            paid = await self._paid(connection, [UUID(m.booking) for m in messages])
+            refused = [m for m in refused if UUID(m.booking) not in paid]
+            not_theirs = {*(m.booking for m in refused), *map(str, paid)}
+            if not_theirs:
+                partial = [seat for booking in not_theirs for seat in wanted[booking]]
                 await store.release(connection, partial, from_states=HELD)
         answers: list[Message] = []
         for m in refused:
@@ -129,3 +144,13 @@ def _asked(message: SeatsReserved | PlacesReserved) -> int:
     if isinstance(message, PlacesReserved):
         return message.quantity
     return sum(len(part.seats) for part in message.parts)
+
+
+def _finalized(message: BookingPaid) -> SeatsFinalized:
+    return SeatsFinalized(
+        id=f"{message.booking}.finalized",
+        booking=message.booking,
+        buyer=message.buyer,
+        parts=message.parts,
+        **route_of(message),
+    )

@@ -1,0 +1,258 @@
+"""The moves that bookings, payments, tickets and the books make together: each a batch in one transaction.
+
+Every move locks bookings, then payments, then tickets, looks at what they are now, and changes only what may change: so
+each is safe to repeat, and of two that disagree one wins. Called by `pay`, `resolve` and `late_money`.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Protocol
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from aisle.booking import store
+from aisle.booking.booking import State
+from aisle.booking.expire import cancel_rows
+from aisle.errors import Problem
+from aisle.limits import PAYMENT_LEASE_SECONDS
+from aisle.messages import BookingPaid, Message, Part
+from aisle.payment import ledger
+from aisle.payment import store as payments
+from aisle.payment.payment import UNDECIDED, Payment, PaymentState
+from aisle.payment.provider import Answer, Verdict
+
+LEASE = timedelta(seconds=PAYMENT_LEASE_SECONDS)
+
+# Sells the tickets of these bookings (rows as `store.lock` gives them); returns those that were sold whole.
+Sell = Callable[[asyncpg.Connection, Sequence[asyncpg.Record]], Awaitable[Collection[UUID]]]
+CurrencyOf = Callable[[int], Awaitable[str]]
+
+
+class TakeBack(Protocol):
+    """Takes sold tickets of a booking back and tells the store; false if they were not all its own."""
+
+    def __call__(
+        self, connection: asyncpg.Connection, row: asyncpg.Record, parts: Sequence[Part], *, why: str, now: datetime
+    ) -> Awaitable[bool]: ...
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    payment: UUID
+    booking: UUID
+    buyer: UUID
+    provider: str
+    method: str
+    key: str
+    request_hash: bytes
+
+
+class Started(msgspec.Struct, frozen=True):
+    """A payment, new or begun earlier with the same key; or why there is none."""
+
+    payment: Payment | None = None
+    new: bool = False
+    refusal: Problem | None = None
+
+
+class Delivery(StrEnum):
+    SOLD = "sold"  # the tickets are SOLD; capture the money
+    NOT_YET = "not_yet"  # the seats are still on their way to PostgreSQL
+    LATE = "late"  # the booking does not wait for this money any more
+    DONE = "done"  # somebody has gone further already
+
+
+async def start(
+    connection: asyncpg.Connection, asked: Sequence[Start], *, currency_of: CurrencyOf, now: datetime
+) -> list[Started]:
+    """PENDING_PAYMENT -> PAYING: from here on no deadline takes the seats. No booking occurs twice in a batch."""
+    async with connection.transaction():
+        rows = await store.lock(connection, [one.booking for one in asked])
+        known = await payments.earlier(connection, [(one.buyer, one.key) for one in asked])
+        answers = [_refused_or_known(one, rows.get(one.booking), known.get((one.buyer, one.key)), now) for one in asked]
+        begun = [one for one, answer in zip(asked, answers, strict=True) if answer == Started()]
+        new = {one.payment: await _new_payment(one, rows[one.booking], currency_of) for one in begun}
+        made = await payments.insert(connection, list(new.values()), now=now, look_at=now + LEASE) if new else set()
+        await store.move(connection, [payment.booking for id, payment in new.items() if id in made], State.PAYING)
+    return [
+        _begun(new[one.payment], now) if one.payment in made else answer if answer != Started() else _KEY_REUSED
+        for one, answer in zip(asked, answers, strict=True)
+    ]
+
+
+def _refused_or_known(
+    one: Start, row: asyncpg.Record | None, known: tuple[Payment, bytes] | None, now: datetime
+) -> Started:
+    if known is not None:
+        return Started(known[0]) if known[1] == one.request_hash else _KEY_REUSED
+    return Started(refusal=why_not_payable(row, one.buyer, now))
+
+
+def why_not_payable(row: asyncpg.Record | None, buyer: UUID, now: datetime) -> Problem | None:
+    if row is None or row["buyer"] != buyer:
+        return Problem(404, "not_found", "no such booking")
+    match State(row["state"]):
+        case State.PENDING_PAYMENT if row["deadline"] > now:
+            return None
+        case State.PENDING_PAYMENT:
+            return Problem(409, "booking_expired", "the time to pay is over")
+        case State.PROCESSING:
+            return Problem(409, "booking_not_ready", "its seats are still being chosen", retry_after_s=1)
+        case State.PAYING:
+            return Problem(409, "payment_under_way", "a payment for this booking is under way", retry_after_s=1)
+        case State.PAID:
+            return Problem(409, "already_paid", "this booking is paid")
+        case State.CANCELLED if row["reason"] in ("expired", "payment_timeout"):
+            return Problem(409, "booking_expired", "the time to pay is over")
+        case state:
+            return Problem(409, f"booking_{state.value.lower()}", f"this booking is {state.value}")
+
+
+_KEY_REUSED = Started(refusal=Problem(422, "key_reused", "this Idempotency-Key was used for another request"))
+
+
+async def _new_payment(one: Start, row: asyncpg.Record, currency_of: CurrencyOf) -> payments.NewPayment:
+    """The amount is what the booking costs: nothing of it comes from the request."""
+    return payments.NewPayment(
+        one.payment, one.booking, one.buyer, row["event_id"], one.provider, one.method, row["total"],
+        await currency_of(row["event_id"]), one.key, one.request_hash,
+    )  # fmt: skip
+
+
+def _begun(new: payments.NewPayment, now: datetime) -> Started:
+    payment = Payment(
+        id=new.id, booking=new.booking, buyer=new.buyer, event_id=new.event_id, provider=new.provider,
+        method=new.method, amount=new.amount, currency=new.currency, state=PaymentState.STARTED, reference="",
+        action="", reason="", taken=False, refunded=0, tries=0, seats_again=None, started_at=now, late_at=None, looks=0,
+    )  # fmt: skip
+    return Started(payment, new=True)
+
+
+async def deliver(
+    connection: asyncpg.Connection, promised: Sequence[tuple[Payment, Answer]], sell: Sell, *, now: datetime
+) -> list[Delivery]:
+    """The provider has the money, or will: sell the tickets, if the booking still waits for it."""
+    references = {payment.id: answer.reference for payment, answer in promised}
+    deliveries: list[Delivery] = []
+    async with connection.transaction():
+        rows = await store.lock(connection, [payment.booking for payment, _ in promised])
+        found = await payments.lock(connection, list(references))
+        waiting = [rows[p.booking] for p in found.values() if _is_waited_for(p, rows.get(p.booking))]
+        sold = await sell(connection, waiting) if waiting else ()
+        moves = [(p.id, references[p.id]) for p in found.values() if p.booking in sold and p.state in UNDECIDED]
+        await payments.move(connection, moves, PaymentState.AUTHORISED, now=now)
+        for payment, answer in promised:
+            current = found[payment.id]
+            if current.state is PaymentState.AUTHORISED or (current.state in UNDECIDED and current.booking in sold):
+                deliveries.append(Delivery.SOLD)
+            elif _is_waited_for(current, rows.get(current.booking)):
+                deliveries.append(Delivery.NOT_YET)
+            elif await _came_late(connection, current, answer, now):
+                deliveries.append(Delivery.LATE)
+            else:
+                deliveries.append(Delivery.DONE)
+    return deliveries
+
+
+def _is_waited_for(payment: Payment, row: asyncpg.Record | None) -> bool:
+    return payment.state in UNDECIDED and row is not None and row["state"] == State.PAYING
+
+
+async def _came_late(connection: asyncpg.Connection, payment: Payment, answer: Answer, now: datetime) -> bool:
+    taken = answer.verdict is Verdict.CAPTURED
+    if not await payments.move(connection, [(payment.id, answer.reference)], PaymentState.LATE, now=now, taken=taken):
+        return payment.state is PaymentState.LATE
+    if taken:
+        account = ledger.provider_account(payment.provider)
+        entry = ledger.Entry(payment.id, payment.id, "late", account, ledger.SUSPENSE, payment.amount, payment.currency)
+        await ledger.book(connection, [entry], now=now)
+    return True
+
+
+async def finish(
+    connection: asyncpg.Connection, ids: Sequence[UUID], bookings: Sequence[UUID], *, now: datetime
+) -> set[UUID]:
+    """The money is ours and the tickets are sold: PAYING -> PAID, and the books and the store follow."""
+    async with connection.transaction():
+        rows = await store.lock(connection, bookings)
+        found = await payments.lock(connection, ids)
+        ready = [
+            payment
+            for payment in found.values()
+            if payment.state is PaymentState.AUTHORISED
+            and payment.booking in rows
+            and rows[payment.booking]["state"] == State.PAYING
+        ]
+        await payments.move(connection, [(payment.id, "") for payment in ready], PaymentState.CAPTURED, now=now)
+        await ledger.book(connection, [_sale(payment) for payment in ready], now=now)
+        await store.move(connection, [payment.booking for payment in ready], State.PAID)
+        messages: list[Message] = [_paid(rows[payment.booking]) for payment in ready]
+        await store.write_outbox(connection, messages, now=now)
+    return {payment.id for payment in ready}
+
+
+def _sale(payment: Payment) -> ledger.Entry:
+    # Money that came late was booked when it came.
+    what = "late_sale" if payment.taken else "sale"
+    account = ledger.SUSPENSE if payment.taken else ledger.provider_account(payment.provider)
+    return ledger.Entry(payment.id, payment.id, what, account, ledger.SALES, payment.amount, payment.currency)
+
+
+def _paid(row: asyncpg.Record) -> BookingPaid:
+    parts = store.parts_of(row["parts"])
+    return BookingPaid(
+        id=f"{row['id']}.paid",
+        lane=row["lane"],
+        event=row["event_id"],
+        section=parts[0].section,
+        partition=row["partition"],
+        epoch=row["epoch"],
+        booking=str(row["id"]),
+        buyer=str(row["buyer"]),
+        parts=parts,
+    )
+
+
+async def decline(
+    connection: asyncpg.Connection, payment: Payment, reason: str, take_back: TakeBack, *, now: datetime
+) -> None:
+    """No money. The booking waits for another card if there is time; if its tickets were sold already, they go back."""
+    async with connection.transaction():
+        rows = await store.lock(connection, [payment.booking])
+        current = (await payments.lock(connection, [payment.id]))[payment.id]
+        if not await payments.move(connection, [(payment.id, "")], PaymentState.DECLINED, now=now, reason=reason):
+            return
+        if current.state in UNDECIDED:
+            await store.move(connection, [current.booking], State.PENDING_PAYMENT)
+        elif current.state is PaymentState.AUTHORISED:
+            row = rows[current.booking]
+            assert await take_back(connection, row, store.parts_of(row["parts"]), why="payment_failed", now=now)
+            await store.end(connection, [(row["id"], "payment_failed")], State.CANCELLED, now=now)
+
+
+async def abandon(connection: asyncpg.Connection, payment: Payment, *, now: datetime) -> None:
+    """The provider took too long: the seats are let go, the provider is asked on."""
+    async with connection.transaction():
+        await store.lock(connection, [payment.booking])
+        await payments.lock(connection, [payment.id])
+        if await payments.move(connection, [(payment.id, "")], PaymentState.ABANDONED, now=now):
+            await cancel_rows(connection, [payment.booking], "payment_timeout", (State.PAYING,), now=now)
+
+
+async def review(connection: asyncpg.Connection, payment: Payment, answer: Answer, *, now: datetime) -> None:
+    """The provider has other money than was asked for: no seats for it, and a person decides."""
+    reason = f"the provider has {answer.amount} {answer.currency}, asked were {payment.amount} {payment.currency}"
+    async with connection.transaction():
+        await store.lock(connection, [payment.booking])
+        current = (await payments.lock(connection, [payment.id]))[payment.id]
+        moves = [(payment.id, answer.reference)]
+        held = await payments.move(connection, moves, PaymentState.REVIEW, now=now, reason=reason)
+        if held and current.state in UNDECIDED:
+            await store.move(connection, [current.booking], State.PENDING_PAYMENT)
+
+
+async def wait_for_buyer(connection: asyncpg.Connection, payment: Payment, answer: Answer, *, now: datetime) -> None:
+    moves = [(payment.id, answer.reference)]
+    await payments.move(connection, moves, PaymentState.ACTION, now=now, action=answer.action)

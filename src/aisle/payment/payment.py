@@ -1,0 +1,102 @@
+"""A payment, the states it goes through and the moves it may make.
+
+Pure. A payment is ours, a charge is the provider's: what the provider says moves the payment, along MOVES only. The
+diagram in the documentation is drawn from this table. Money is a whole number of minor units with its currency.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+import msgspec
+
+from aisle.messages import Part
+
+
+class PaymentState(StrEnum):
+    STARTED = "STARTED"  # the booking is PAYING; what the provider says is not known yet
+    ACTION = "ACTION"  # the provider wants a step by the buyer
+    AUTHORISED = "AUTHORISED"  # the money is promised and the tickets are sold; to be captured
+    CAPTURED = "CAPTURED"  # the money is ours, the seats are the buyer's
+    DECLINED = "DECLINED"  # no money; the buyer may try again
+    ABANDONED = "ABANDONED"  # the provider did not decide in time, the seats were let go; it is still asked
+    LATE = "LATE"  # money came after the seats were let go: seats again, or the money back
+    VOIDED = "VOIDED"  # the promise was given back, no money moved
+    RETURNED = "RETURNED"  # all of the money went back
+    REVIEW = "REVIEW"  # another amount or currency than was asked for: a person decides
+
+
+MOVES: dict[PaymentState, frozenset[PaymentState]] = {
+    PaymentState.STARTED: frozenset(
+        {
+            PaymentState.ACTION,
+            PaymentState.AUTHORISED,
+            PaymentState.DECLINED,
+            PaymentState.ABANDONED,
+            PaymentState.LATE,
+            PaymentState.REVIEW,
+        }
+    ),
+    PaymentState.ACTION: frozenset(
+        {
+            PaymentState.AUTHORISED,
+            PaymentState.DECLINED,
+            PaymentState.ABANDONED,
+            PaymentState.LATE,
+            PaymentState.REVIEW,
+        }
+    ),
+    # Declined at capture: the seats go back on sale.
+    PaymentState.AUTHORISED: frozenset({PaymentState.CAPTURED, PaymentState.DECLINED}),
+    PaymentState.CAPTURED: frozenset({PaymentState.RETURNED}),
+    # A provider that said no, or had never heard of it, may still turn up with the money.
+    PaymentState.DECLINED: frozenset({PaymentState.LATE, PaymentState.REVIEW}),
+    PaymentState.ABANDONED: frozenset(
+        {PaymentState.DECLINED, PaymentState.LATE, PaymentState.VOIDED, PaymentState.REVIEW}
+    ),
+    PaymentState.LATE: frozenset({PaymentState.AUTHORISED, PaymentState.VOIDED, PaymentState.RETURNED}),
+    PaymentState.REVIEW: frozenset({PaymentState.VOIDED, PaymentState.RETURNED}),
+    PaymentState.VOIDED: frozenset(),
+    PaymentState.RETURNED: frozenset(),
+}
+
+UNDECIDED = frozenset({PaymentState.STARTED, PaymentState.ACTION})
+# What the resolver goes on with until it has ended.
+OPEN = frozenset({*UNDECIDED, PaymentState.AUTHORISED, PaymentState.ABANDONED, PaymentState.LATE})
+
+
+def may_move(current: PaymentState, target: PaymentState) -> bool:
+    return target in MOVES[current]
+
+
+class Payment(msgspec.Struct, frozen=True, kw_only=True):
+    id: UUID
+    booking: UUID
+    buyer: UUID
+    event_id: int
+    provider: str
+    method: str
+    amount: int
+    currency: str
+    state: PaymentState
+    reference: str
+    action: str
+    reason: str
+    taken: bool
+    refunded: int
+    tries: int
+    seats_again: tuple[Part, ...] | None
+    started_at: datetime
+    late_at: datetime | None
+    looks: int
+
+
+class Refund(msgspec.Struct, frozen=True, kw_only=True):
+    id: UUID
+    payment: UUID
+    booking: UUID
+    amount: int
+    currency: str
+    state: str
+    why: str
+    looks: int
