@@ -17,6 +17,7 @@ from aisle import __version__
 from aisle.accounts.command import mount_account
 from aisle.cli_bench import mount_bench
 from aisle.cli_demo import mount_demo
+from aisle.cli_dlq import mount_dlq
 from aisle.cli_store import mount_store
 from aisle.config import Config, read_config
 from aisle.door.command import mount_ticket_keys
@@ -52,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     mount_account(verbs)
     mount_ticket_keys(verbs)
     mount_store(verbs)
+    mount_dlq(verbs)
     mount_demo(verbs)
     mount_bench(verbs)
     return parser

@@ -1,7 +1,8 @@
-"""The log edge: messages to and from anything that speaks the Kafka protocol. Only this file knows a Kafka client.
+"""The log edge: messages to and from anything that speaks the Kafka protocol.
 
-librdkafka does its work in threads of its own; one thread a writer serves its callbacks, one thread a reader waits for
-messages. The event loop is woken once per batch, never per message. Nothing is flushed one by one.
+This file and `dead_letters` are the only ones that know a Kafka client. librdkafka does its work in threads of
+its own; one thread a writer serves its callbacks, one thread a reader waits for messages. The event loop is woken once
+per batch, never per message. Nothing is flushed one by one.
 """
 
 import asyncio
@@ -94,7 +95,12 @@ class LogWriter:
                 one.value,
                 None,
                 0,
-                [("reason", reason), ("topic", one.topic), ("offset", str(one.offset))],
+                [
+                    ("reason", reason),
+                    ("topic", one.topic),
+                    ("partition", str(one.partition)),
+                    ("offset", str(one.offset)),
+                ],
             )
             for one, lane, reason in received
         ]
