@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 import respline
 from penstock.broker import Broker
 from penstock.config import Address
+from penstock.group_metrics import AllGroups, group_families, group_figures
 
 HEAD_BYTES_MAX = 8192
 PATIENCE_S = 5.0
@@ -36,14 +37,11 @@ COUNTERS = {
 
 @asynccontextmanager
 async def serving_metrics(broker: Broker, address: Address) -> AsyncIterator[None]:
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(BrokerCollector(broker))
-
     async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(PATIENCE_S):
                 head = await reader.readuntil(b"\r\n\r\n")
-                status, body = await _page(broker, registry, head.split(b" ", 2)[1:2])
+                status, body = await _page(broker, head.split(b" ", 2)[1:2])
                 writer.write(_response(status, body))
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
@@ -59,8 +57,11 @@ async def serving_metrics(broker: Broker, address: Address) -> AsyncIterator[Non
 
 
 class BrokerCollector(Collector):
-    def __init__(self, broker: Broker) -> None:
+    """One scrape. What has to be asked of the store was asked before."""
+
+    def __init__(self, broker: Broker, groups: AllGroups | None) -> None:
         self._broker = broker
+        self._groups = groups
 
     def collect(self) -> Iterator[Metric]:
         broker, metrics = self._broker, self._broker.metrics
@@ -85,12 +86,14 @@ class BrokerCollector(Collector):
             ("store_reconnects", "Times the line to the store was opened again.", broker.store.counters.reconnects),
         ):
             yield GaugeMetricFamily(f"penstock_{name}", meaning, value=value)
+        if self._groups:
+            yield from group_families(self._groups)
 
 
-async def _page(broker: Broker, registry: CollectorRegistry, path: list[bytes]) -> tuple[str, bytes]:
+async def _page(broker: Broker, path: list[bytes]) -> tuple[str, bytes]:
     match path:
         case [b"/metrics"]:
-            return "200 OK", generate_latest(registry)
+            return "200 OK", await _metrics(broker)
         case [b"/livez"]:
             return "200 OK", b"alive\n"
         case [b"/readyz"]:
@@ -100,6 +103,16 @@ async def _page(broker: Broker, registry: CollectorRegistry, path: list[bytes]) 
                 return "503 Service Unavailable", f"the store does not answer: {error}\n".encode()
             return "200 OK", b"ready\n"
     return "404 Not Found", b"/metrics, /livez or /readyz\n"
+
+
+async def _metrics(broker: Broker) -> bytes:
+    try:
+        groups = await group_figures(broker)
+    except respline.ResplineError:
+        groups = None  # the counters are worth most while the store is away
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(BrokerCollector(broker, groups))
+    return generate_latest(registry)
 
 
 def _response(status: str, body: bytes) -> bytes:

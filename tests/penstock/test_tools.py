@@ -9,6 +9,8 @@ import urllib.request
 
 from tests.penstock.batches import batch_of
 from tests.penstock.conftest import BrokerProcess, StartBroker, StoreProcess, eventually, free_port
+from tests.penstock.group_client import NO_DELAY
+from tests.penstock.test_groups_clients import Reader, poll_until, produce
 from tests.penstock.test_log import LogClient
 from tests.penstock.transactions_wire import TxnClient
 
@@ -56,6 +58,34 @@ def test_metrics_count_what_happened(start_broker: StartBroker, topic: str) -> N
     assert float(found["penstock_connections"]) == 1
 
 
+def test_metrics_of_groups_tell_members_rebalances_and_lag(start_broker: StartBroker, topic: str) -> None:
+    port = free_port()
+    broker = start_broker(*NO_DELAY, "--metrics-listen", f"127.0.0.1:{port}")
+
+    def found(name: str, *labels: tuple[str, str]) -> float | None:
+        told = ",".join(f'{key}="{value}"' for key, value in labels)
+        wanted = f"penstock_group_{name}{{{told}}}"
+        values = dict(re.findall(r"^(penstock_group\S+) (\S+)$", page(port, "/metrics")[1], re.MULTILINE))
+        return float(values[wanted]) if wanted in values else None
+
+    mine = ("group", f"{topic}-readers")
+    produce(broker.address, topic, range(40))
+    reader = Reader(broker.address, mine[1], topic)
+    poll_until([reader], lambda: len(reader.read) == 40, "all records")
+    assert found("members", mine) == 1
+    first = found("rebalances_total", mine)
+    assert first is not None
+    assert first >= 1
+    reader.consumer.commit(asynchronous=False)
+    assert found("lag", mine, ("topic", topic)) == 0
+    produce(broker.address, topic, range(7))
+    assert found("lag", mine, ("topic", topic)) == 7
+    reader.consumer.close()
+    eventually(lambda: found("members", mine) == 0, "the member to leave")
+    assert found("rebalances_total", mine) > first
+    assert found("lag", mine, ("topic", topic)) == 7, "a group without members is behind all the same"
+
+
 def test_readiness_follows_the_store_and_liveness_does_not(start_broker: StartBroker, own_valkey: StoreProcess) -> None:
     port = free_port()
     start_broker("--metrics-listen", f"127.0.0.1:{port}", store=own_valkey)
@@ -64,6 +94,7 @@ def test_readiness_follows_the_store_and_liveness_does_not(start_broker: StartBr
     own_valkey.kill()
     eventually(lambda: page(port, "/readyz")[0] == 503, "the store's death to be noticed")
     assert page(port, "/livez") == (200, "alive\n")
+    assert "penstock_store_failures_total" in page(port, "/metrics")[1]
     own_valkey.start()
     eventually(lambda: page(port, "/readyz")[0] == 200, "the broker to be ready again")
 
