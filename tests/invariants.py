@@ -73,7 +73,7 @@ async def unsettled(database: asyncpg.Pool, store: Store, events: Sequence[int])
         tickets = await database.fetchval(
             "select count(*) from ticketing.tickets where event_id = $1 and state in (1, 2)", event
         )
-        taken = await _taken_in_store(database, store, event) - await _held_in_store(database, store, event)
+        taken = await _taken_in_store(database, store, event) - await live_holds(database, store, event)
         if not promised == tickets == taken:
             found.append(f"event {event}: {promised} seats promised, {tickets} tickets taken, {taken} in the store")
     return found
@@ -222,7 +222,7 @@ async def _taken_in_store(database: asyncpg.Pool, store: Store, event: int) -> i
     return sum(int(number or 0) for reply in replies for number in reply)
 
 
-async def _held_in_store(database: asyncpg.Pool, store: Store, event: int) -> int:
+async def live_holds(database: asyncpg.Pool, store: Store, event: int) -> int:
     """Seats and places of live holds: they are in no booking, and PostgreSQL does not know them."""
     places = await database.fetch(
         """select 'holds:{' || event_id || ':' || section || '-' || subsection || '}' as key
