@@ -16,6 +16,7 @@ COMMANDS = {
     "respline": ("-m", "bench.respline"),
     "inventory": ("-m", "aisle", "bench", "inventory", "--json"),
     "sellout": ("-m", "aisle", "bench", "sellout", "--json"),
+    "pay": ("-m", "aisle", "bench", "pay", "--json"),
 }
 
 

@@ -26,6 +26,11 @@ def mount_bench(verbs: "argparse._SubParsersAction[Any]") -> None:
     sellout.add_argument("--quick", action="store_true", help="a tiny hall: shows that it works, measures nothing")
     sellout.set_defaults(verb=_sellout)
 
+    pay = names.add_parser("pay", help="a sold-out event paid for over HTTP with the sandbox provider")
+    pay.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    pay.add_argument("--quick", action="store_true", help="a tiny hall: shows that it works, measures nothing")
+    pay.set_defaults(verb=_pay)
+
 
 def _inventory(arguments: argparse.Namespace) -> int:
     from aisle.bench.inventory import bench_inventory
@@ -43,3 +48,13 @@ def _sellout(arguments: argparse.Namespace) -> int:
     result = sell_out(QUICK if arguments.quick else FULL)
     show(result, as_json=arguments.json)
     return 1 if result["oversold"] or result["lost"] or result["drift"] else 0
+
+
+def _pay(arguments: argparse.Namespace) -> int:
+    from aisle.bench.pay import pay_for_all
+    from aisle.bench.report import show
+    from aisle.bench.sellout import FULL, QUICK
+
+    result = pay_for_all(QUICK if arguments.quick else FULL)
+    show(result, as_json=arguments.json)
+    return 1 if result["unpaid"] or result["drift"] or not result["ledger_balanced"] else 0

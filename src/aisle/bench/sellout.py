@@ -11,6 +11,7 @@ import asyncio
 import random
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -71,16 +72,16 @@ async def _sell_out(product: Product, size: Size) -> dict[str, object]:
     async with open_database(config) as database, open_store(config, Metrics()) as store:
         async with open_desk(config, database, store) as desk:
             hashed = await desk.passwords.hash("one password for all of them")
-            seller = await _account(desk, Role.SELLER, 0, hashed)
-            buyers = [await _account(desk, Role.BUYER, n + 1, hashed) for n in range(size.buyers)]
-        event = await _create_event(product, seller, size)
+            seller = await new_account(desk, Role.SELLER, 0, hashed)
+            buyers = [await new_account(desk, Role.BUYER, n + 1, hashed) for n in range(size.buyers)]
+        event = await create_event(product, seller, size)
         result["create_s"] = round(event.seconds, 3)
         say("selling")
         sold = await _rush(product, database, event.id, buyers, size)
         result.update(sold)
         say("a wave after the last seat")
-        wave = await _orders(product, event.id, buyers, size, size.seats // 2, key="late")
-        result["refusals_per_s"] = round(len(wave.milliseconds) / await _settled(database, event.id, wave), 1)
+        wave = await place_orders(product, event.id, buyers, size, size.seats // 2, key="late")
+        result["refusals_per_s"] = round(len(wave.milliseconds) / await settled(database, event.id, wave), 1)
         result["single_p50_ms"] = await _one_at_a_time(product, database, seller, buyers[0])
         facts = await facts_of(database, event.id)
         result["drift"] = len((await verify_places(store, facts.halls)).findings)
@@ -98,8 +99,8 @@ async def _rush(
 ) -> dict[str, object]:
     bookings = size.seats // 2
     cpu, started = product.cpu_seconds(), time.perf_counter()
-    answers = await _orders(product, event, buyers, size, bookings, key="rush")
-    await _settled(database, event, answers)
+    answers = await place_orders(product, event, buyers, size, bookings, key="rush")
+    await settled(database, event, answers)
     seconds = time.perf_counter() - started
     spent = {name: after - cpu[name] for name, after in product.cpu_seconds().items()}
     rows = await database.fetch(OUTCOMES, event)
@@ -123,7 +124,9 @@ async def _rush(
     }
 
 
-async def _orders(product: Product, event: int, buyers: Sequence[str], size: Size, count: int, *, key: str) -> Result:
+async def place_orders(
+    product: Product, event: int, buyers: Sequence[str], size: Size, count: int, *, key: str
+) -> Result:
     # Every subsection is asked for exactly as often as it can seat a pair, in an order that is the same every time.
     places = [(n, m) for n in range(size.sections) for m in range(1, size.subsections + 1)]
     deck = (places * (count // len(places) + 1))[:count]
@@ -131,20 +134,25 @@ async def _orders(product: Product, event: int, buyers: Sequence[str], size: Siz
     requests = []
     for n, (section, subsection) in enumerate(deck):
         body = b'{"event_id":%d,"quantity":2,"section":"%c","subsection":%d}' % (event, 65 + section, subsection)
-        requests.append(_request(buyers[n % len(buyers)], f"{key}-{n:08}", body))
-    return await _send(product, requests, connections=size.buyers)
+        requests.append(request_bytes(buyers[n % len(buyers)], f"{key}-{n:08}", body))
+    return await send(product, requests, connections=size.buyers)
 
 
-async def _send(product: Product, requests: list[bytes], *, connections: int) -> Result:
+async def send(product: Product, requests: list[bytes], *, connections: int) -> Result:
     job = Job(product.config.host, product.config.port, connections, requests)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "aisle.bench.load", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
-    )
-    output, _ = await process.communicate(msgspec.msgpack.encode(job))
+    # Into a file: a pipe of ten megabytes was cut short on a busy machine.
+    with tempfile.TemporaryFile() as answers:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "aisle.bench.load", stdin=asyncio.subprocess.PIPE, stdout=answers
+        )
+        await process.communicate(msgspec.msgpack.encode(job))
+        assert process.returncode == 0, f"the buyers ended with {process.returncode}"
+        answers.seek(0)
+        output = answers.read()
     return msgspec.msgpack.decode(output, type=Result)
 
 
-async def _settled(database: asyncpg.Pool, event: int, answers: Result) -> float:
+async def settled(database: asyncpg.Pool, event: int, answers: Result) -> float:
     """Wait until no booking of the event is PROCESSING; returns the seconds since the first order."""
     started = time.perf_counter() - answers.seconds
     async with asyncio.timeout(PENDING_SECONDS_MAX):
@@ -156,16 +164,16 @@ async def _settled(database: asyncpg.Pool, event: int, answers: Result) -> float
 async def _one_at_a_time(product: Product, database: asyncpg.Pool, seller: str, buyer: str) -> float:
     """Median time from an order to PENDING_PAYMENT in PostgreSQL when nobody else wants anything."""
     size = Size(sections=1, subsections=1, rows=10, seats_per_row=20, buyers=1)
-    event = await _create_event(product, seller, size)
+    event = await create_event(product, seller, size)
     for n in range(SINGLE_BOOKINGS):
         body = b'{"event_id":%d,"quantity":2,"section":"A","subsection":1}' % event.id
-        answers = await _send(product, [_request(buyer, f"single-{n:08}", body)], connections=1)
-        await _settled(database, event.id, answers)
+        answers = await send(product, [request_bytes(buyer, f"single-{n:08}", body)], connections=1)
+        await settled(database, event.id, answers)
     rows = await database.fetch(OUTCOMES, event.id)
     return round(statistics.median(float(r["ms"]) for r in rows) - product.config.payment_seconds * 1000, 2)
 
 
-async def _create_event(product: Product, seller: str, size: Size) -> Created:
+async def create_event(product: Product, seller: str, size: Size) -> Created:
     plan = {"rows": size.rows, "seats_per_row": size.seats_per_row, "count": size.subsections}
     body = {
         "name": "Sell-out",
@@ -176,16 +184,20 @@ async def _create_event(product: Product, seller: str, size: Size) -> Created:
         "sections": [{"name": chr(65 + n), "price": 3000, "subsections": [plan]} for n in range(size.sections)],
     }
     started = time.perf_counter()
-    created = await _send(product, [_request(seller, "", msgspec.json.encode(body), "/api/v1/events")], connections=1)
+    created = await send(
+        product, [request_bytes(seller, "", msgspec.json.encode(body), "/api/v1/events")], connections=1
+    )
     event = msgspec.json.decode(created.bodies[0])["id"]
     async with asyncio.timeout(60):
         opened = Result(0, {}, [], [])
         while 200 not in opened.statuses:
-            opened = await _send(product, [_request(seller, "", b"{}", f"/api/v1/events/{event}/open")], connections=1)
+            opened = await send(
+                product, [request_bytes(seller, "", b"{}", f"/api/v1/events/{event}/open")], connections=1
+            )
     return Created(event, time.perf_counter() - started)
 
 
-def _request(token: str, key: str, body: bytes, path: str = "/api/v1/bookings") -> bytes:
+def request_bytes(token: str, key: str, body: bytes, path: str = "/api/v1/bookings") -> bytes:
     idempotency = f"idempotency-key: {key}\r\n" if key else ""
     return (
         f"POST {path} HTTP/1.1\r\nhost: aisle\r\nauthorization: Bearer {token}\r\n{idempotency}"
@@ -193,7 +205,7 @@ def _request(token: str, key: str, body: bytes, path: str = "/api/v1/bookings") 
     ).encode() + body
 
 
-async def _account(desk: Desk, role: Role, number: int, hashed: str) -> str:
+async def new_account(desk: Desk, role: Role, number: int, hashed: str) -> str:
     """An account with a token, without the tenth of a second that hashing a password of its own would take."""
     now = datetime.now(UTC)
     account = Account(new_id(now), f"{role}{number}@bench.example", role, now)
