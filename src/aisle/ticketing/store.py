@@ -38,8 +38,8 @@ LOCK = """
     order by event_id, place, seat for update
 """
 
-# `is true` keeps the planner to the key: by its statistics, which are from before the sale, no ticket has an owner, and it
-# would read the whole table for the few that it expects.
+# `is true` keeps the planner to the key: by its statistics, which are from before the sale, no ticket has an owner, and
+# it would read the whole table for the few that it expects.
 RELEASE = """
     with wanted as (
         select * from unnest($1::bigint[], $2::int[], $3::int[], $4::uuid[]) as w(event_id, place, seat, booking)
