@@ -31,6 +31,10 @@ def mount_bench(verbs: "argparse._SubParsersAction[Any]") -> None:
     pay.add_argument("--quick", action="store_true", help="a tiny hall: shows that it works, measures nothing")
     pay.set_defaults(verb=_pay)
 
+    seat_map = names.add_parser("map", help="the map of 50,000 seats in a real browser")
+    seat_map.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    seat_map.set_defaults(verb=_map)
+
 
 def _inventory(arguments: argparse.Namespace) -> int:
     from aisle.bench.inventory import bench_inventory
@@ -58,3 +62,11 @@ def _pay(arguments: argparse.Namespace) -> int:
     result = pay_for_all(QUICK if arguments.quick else FULL)
     show(result, as_json=arguments.json)
     return 1 if result["unpaid"] or result["drift"] or not result["ledger_balanced"] else 0
+
+
+def _map(arguments: argparse.Namespace) -> int:
+    from aisle.bench.map import bench_map
+    from aisle.bench.report import show
+
+    show(bench_map(), as_json=arguments.json)
+    return 0

@@ -23,6 +23,7 @@ REPORT_SECONDS = 5.0
 PARTIES = (1, 2, 2, 2, 2, 3, 4, 4)
 # What a party does with the seats it got.
 PAYS, LETS_GO, WALKS_AWAY = 0.6, 0.25, 0.15
+CARDS = ("card_ok",) * 9 + ("card_declined",)
 
 
 async def run_crowd(
@@ -113,6 +114,10 @@ async def _settle(person: Person, booking: str, chance: random.Random, happened:
         happened["let go" if answer.status == 200 else f"cancel {answer.status}"] += 1
     elif what == "walk away":
         happened["walked away"] += 1
+    else:
+        card = chance.choice(CARDS)
+        paid = await person.post(f"/bookings/{booking}/payments", {"method": card})
+        happened["paid" if paid.status == 201 else paid.code or f"payment {paid.status}"] += 1
 
 
 async def _report(happened: Counter[str], say: Callable[[str], None]) -> None:

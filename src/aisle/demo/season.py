@@ -70,8 +70,8 @@ def _theatre() -> dict[str, Any]:
 
 
 def _stadium() -> dict[str, Any]:
-    tiers = [("Floor", 14900, 6, 20, 24), ("Lower", 11900, 12, 26, 26), ("Middle", 8900, 14, 24, 28)]
-    tiers += [("Upper", 5900, 16, 28, 30), ("Gallery", 3900, 18, 24, 30)]
+    tiers = [("Floor", 14900, 6, 24, 24), ("Lower", 11900, 12, 26, 26), ("Middle", 8900, 16, 24, 28)]
+    tiers += [("Upper", 5900, 16, 28, 30), ("Gallery", 3900, 20, 24, 30)]
     return {
         "name": "Night Train: the last tour",
         "venue": "Riverside Stadium",

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 # Currencies whose minor unit is not a hundredth (ISO 4217).
 _DECIMALS = dict.fromkeys(("CLP", "ISK", "JPY", "KRW", "PYG", "UGX", "VND", "XAF", "XOF", "XPF"), 0)
 _DECIMALS |= dict.fromkeys(("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"), 3)
-_SIGNS = {"EUR": "€", "GBP": "£", "USD": "$", "JPY": "¥"}
+_SIGNS = {"EUR": "€", "GBP": "£", "USD": "$", "JPY": "¥", "TWD": "NT$"}
 
 
 def money(minor: int, currency: str) -> str:

@@ -107,13 +107,22 @@ export class HallMap {
     this.waiting = true;
     requestAnimationFrame(() => {
       this.waiting = false;
+      const start = performance.now();
       this.drawing.draw(this.transform, this.width, this.height, this.ratio);
+      this.measure(start);
       if (this.hall.loaded && !this.drawn) {
         this.drawn = true;
         performance.mark("hall-drawn");
         this.canvas.dataset.drawn = "true";
       }
     });
+  }
+
+  // What drawing took, for whoever measures; the last few hundred frames are kept.
+  measure(start) {
+    performance.measure("hall-frame", { start, end: performance.now() });
+    this.frames = (this.frames ?? 0) + 1;
+    if (this.frames % 500 === 0) performance.clearMeasures("hall-frame");
   }
 
   // Where on the page a seat is: for whoever has to point at it.
