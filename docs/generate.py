@@ -26,6 +26,7 @@ from aisle.health import Readiness
 from aisle.live.api import live_routes
 from aisle.metrics import Metrics
 from aisle.payment.payment import MOVES as PAYMENT_MOVES
+from aisle.sales.api import sales_routes
 from aisle.ticketing.api import event_routes
 from aisle.ticketing.event import EVENT_MOVES, TICKET_MOVES
 from aisle.ticketing.hall_api import hall_routes
@@ -200,7 +201,13 @@ def openapi_document() -> dict[str, Any]:
     async def build() -> None:
         desk = make_desk(Config(), None, None, [], clock=time.time)  # routes are drawn here, never called
         routers = [event_routes(None), hall_routes(None), booking_routes(None), hold_routes(None), live_routes(None)]
-        routers += [money_routes(None), ticket_routes(None, None, None), gate_routes(None), buyer_pages(None)]
+        routers += [
+            money_routes(None),
+            ticket_routes(None, None, None),
+            gate_routes(None),
+            sales_routes(None),
+            buyer_pages(None),
+        ]
         app = build_app(Config(), Readiness({}), Metrics(), desk, routers)
         document.append(app.openapi_schema.to_schema())
 

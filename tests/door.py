@@ -24,8 +24,8 @@ def a_sold_show(stage: Stage, seller: Person, buyer: Person, *, seats: int = 2, 
     return SimpleNamespace(event=event, door=door, booking=booking, tickets=tickets_of(buyer, booking))
 
 
-def buys(stage: Stage, buyer: Person, event: int, seats: int) -> str:
-    booking = buyer.books(event, seats)
+def buys(stage: Stage, buyer: Person, event: int, seats: int, **order: Any) -> str:
+    booking = buyer.books(event, seats, **order)
     buyer.waits_for(booking, "PENDING_PAYMENT")
     stage.paid(booking)
     return booking

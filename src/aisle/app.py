@@ -51,6 +51,8 @@ from aisle.problems import exception_answers
 from aisle.relay import Relay
 from aisle.reservation.inventory import Inventory
 from aisle.reservation.pools import Pools
+from aisle.sales.api import sales_routes
+from aisle.sales_bridges import sales_desk
 from aisle.services import Parts, running_services
 from aisle.store import Store, open_store
 from aisle.ticketing.api import EventDesk, event_routes
@@ -85,13 +87,14 @@ async def _serve_on(listener: socket.socket, config: Config, roles: Sequence[str
     writer = await stack.enter_async_context(open_writer(config.kafka))
     parts = await _parts(config, database, store, writer)
     desk = await stack.enter_async_context(open_desk(config, database, store))
+    sales = sales_desk(parts)
     serves_browsers = not {"api", "live"}.isdisjoint(roles)
-    live = await stack.enter_async_context(open_live(parts, desk, metrics)) if serves_browsers else None
+    live = await stack.enter_async_context(open_live(parts, desk, sales, metrics)) if serves_browsers else None
     routers = [live_routes(live)] if live is not None else []
     counter = await open_counter(parts, stack) if not {"api", "booking"}.isdisjoint(roles) else None
     if "api" in roles:
         assert counter is not None
-        routers += [*_api_routers(parts, desk, stack), *door_routers(parts, desk)]
+        routers += [*_api_routers(parts, desk, stack), *door_routers(parts, desk), sales_routes(sales)]
         routers.append(money_routes(money_desk(parts, counter)))
     readiness = Readiness({"database": _database_check(database, metrics), "store": store.ping})
     server = http_server(envelope(build_app(config, readiness, metrics, desk, routers), metrics), config)

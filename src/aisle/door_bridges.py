@@ -15,7 +15,7 @@ from aisle.door.gate_api import FindDoorAccount, GateDesk, RequireSeller, SeatNa
 from aisle.door.issue import FindBought, TicketDesk
 from aisle.door.key_ring import KeyRing
 from aisle.door.keys import Sealer
-from aisle.door.ticket import Bought, Show, seat_of
+from aisle.door.ticket import Bought, Show, place_of, seat_of
 from aisle.errors import Problem
 from aisle.services import Parts
 from aisle.ticketing.catalogue import Catalogue
@@ -45,7 +45,11 @@ def bought_from(database: asyncpg.Pool, catalogue: Catalogue) -> FindBought:
         event = listing.event
         halls = {(hall.section, hall.subsection): hall for hall in listing.halls}
         seats = []
+        pools = {pool.pool: pool.place for pool in listing.pools}
         for part in booking.parts:
+            if part.in_pool:
+                seats += [place_of(pools[part.section], n, part.section) for n in part.seats]
+                continue
             hall = halls[part.section, part.subsection]
             seats += [seat_of(hall.place, n, hall.section, hall.subsection, hall.seats_per_row) for n in part.seats]
         show = Show(event.id, event.name, event.venue, event.starts_at, event.time_zone, event.currency)
@@ -73,10 +77,11 @@ def door_accounts_of(accounts: Desk) -> FindDoorAccount:
 
 def seat_names_of(catalogue: Catalogue) -> SeatName:
     async def name(event_id: int, place: int, seat: int) -> str:
-        hall = next((hall for hall in (await catalogue.find(event_id)).halls if hall.place == place), None)
-        if hall is None:
-            return ""
-        return seat_of(place, seat, hall.section, hall.subsection, hall.seats_per_row).name
+        listing = await catalogue.find(event_id)
+        if place < len(listing.halls):
+            hall = listing.halls[place]
+            return seat_of(place, seat, hall.section, hall.subsection, hall.seats_per_row).name
+        return next((place_of(place, seat, pool.pool).name for pool in listing.pools if pool.place == place), "")
 
     return name
 

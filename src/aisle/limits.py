@@ -85,3 +85,8 @@ LIVE_RECONNECT_SECONDS_MAX = 2.0
 SCANS_PER_MERGE_MAX = 200
 STAFF_PER_EVENT_MAX = 200
 PDFS_AT_ONCE_MAX = 2
+
+# Sales figures: how old they may be, and how much of the time may go into counting them.
+SALES_FRESH_SECONDS = 1.0
+SALES_COUNT_SHARE = 0.1
+SALES_EVENTS_KEPT_MAX = 1_000

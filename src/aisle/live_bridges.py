@@ -9,6 +9,8 @@ from datetime import timedelta
 from functools import partial
 from uuid import UUID
 
+import msgspec
+
 from aisle.accounts.access import Access
 from aisle.accounts.desk import Desk
 from aisle.booking import store as bookings
@@ -21,6 +23,7 @@ from aisle.live.bookings import Bookings, Owned
 from aisle.live.connections import Limits
 from aisle.live.hall import SeatMap, Subsection
 from aisle.live.hub import Hub, open_hub
+from aisle.live.sales import Picture, ReadSales
 from aisle.live.seats import Upstream
 from aisle.messages import POOL
 from aisle.metrics import Metrics
@@ -28,6 +31,8 @@ from aisle.reservation.keys import Place
 from aisle.reservation.pool import PoolPlace, PoolStatus
 from aisle.reservation.pools import Pools
 from aisle.reservation.reads import seat_maps, statuses
+from aisle.sales.api import last_minutes
+from aisle.sales.desk import SalesDesk
 from aisle.services import Parts
 from aisle.store import Store
 from aisle.ticketing.catalogue import Catalogue
@@ -35,15 +40,25 @@ from aisle.ticketing.event import EventState
 
 # A booking that ended is still told for so long, so that a buyer who comes back learns what became of it.
 RECENTLY = timedelta(minutes=15)
+LIVE_SALES_MINUTES = 60
 
 
 @asynccontextmanager
-async def open_live(parts: Parts, desk: Desk, metrics: Metrics) -> AsyncIterator[Hub]:
+async def open_live(parts: Parts, desk: Desk, sales: SalesDesk, metrics: Metrics) -> AsyncIterator[Hub]:
     config = parts.config
     limits = Limits(config.live_connections_max, config.live_queue_messages, config.live_recheck_seconds)
     seats, own_bookings = seats_from(parts.catalogue, parts.store), bookings_from(parts)
-    async with open_hub(seats, own_bookings, Access(desk).still_valid, limits, metrics) as hub:
+    async with open_hub(seats, own_bookings, pictures_of(sales), Access(desk).still_valid, limits, metrics) as hub:
         yield hub
+
+
+def pictures_of(sales: SalesDesk) -> ReadSales:
+    async def read(event_id: int, seller: UUID) -> Picture:
+        figures = await sales.figures(event_id, seller)
+        whole = msgspec.to_builtins(last_minutes(figures, LIVE_SALES_MINUTES))
+        return Picture(whole, msgspec.structs.replace(figures, at=None))
+
+    return read
 
 
 def seats_from(catalogue: Catalogue, store: Store) -> Upstream:

@@ -7,7 +7,7 @@ import pytest
 import zxingcpp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from tests.door import a_sold_show, scan, tickets_of
+from tests.door import a_sold_show, buys, scan, tickets_of
 from tests.people import expect, refused
 from tests.running import as_environment, run_aisle
 from tests.stage import running_stage
@@ -102,6 +102,21 @@ def test_the_paper_says_what_the_screen_says(stage, seller, buyer):
         assert f"Row {ticket['row']} Seat {ticket['seat']} Price 30.00 TWD Booked by {email}" in text
         [found] = zxingcpp.read_barcodes(page.render(scale=2).to_pil())
         assert found.text == ticket["code"]
+
+
+def test_a_place_of_a_pool_has_a_ticket_like_a_seat(stage, seller, buyer):
+    pools = [{"name": "GA", "price": 1500, "capacity": 20, "places_per_buyer": 4}]
+    show = a_sold_show(stage, seller, buyer, pools=pools)
+    booking = buys(stage, buyer, show.event, 2, pool="GA")
+    tickets = tickets_of(buyer, booking)
+    assert [(t["id"], t["price"]) for t in tickets] == [("GA-1", 1500), ("GA-2", 1500)]
+    document = pypdfium2.PdfDocument(buyer.get(f"/bookings/{booking}/tickets.pdf").content)
+    text = " ".join(document[1].get_textpage().get_text_range().split())
+    assert "Admission GA Place 2 Price 15.00 TWD" in text
+    scanned = scan(show.door, show.event, tickets[1]["code"])
+    assert (scanned["outcome"], scanned["ticket"]) == ("accepted", "GA-2")
+    assert scan(show.door, show.event, tickets[1]["code"])["outcome"] == "already_in"
+    stage.settle(show.event)
 
 
 def test_a_new_code_voids_the_old_one(show, buyer):

@@ -7,7 +7,7 @@ import msgspec
 
 
 class Seat(msgspec.Struct, frozen=True):
-    """Where somebody sits: by its key in the tickets table, and as people say it."""
+    """Where somebody sits: by its key in the tickets table, and as people say it. Row 0 is a place of a pool."""
 
     place: int
     seat: int
@@ -18,6 +18,8 @@ class Seat(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
+        if self.row == 0:
+            return f"{self.section}-{self.number}"
         return f"{self.section}-{self.subsection}-{self.row}-{self.number}"
 
 
@@ -42,7 +44,7 @@ class Bought(msgspec.Struct, frozen=True):
 
 
 class Ticket(msgspec.Struct, frozen=True, kw_only=True):
-    id: str  # the seat as people say it, such as `A-1-5-10`: unique in its event
+    id: str  # the seat as people say it, such as `A-1-5-10`, or a pool's place, such as `GA-17`: unique in its event
     section: str
     subsection: int
     row: int
@@ -51,6 +53,10 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     code: str
     admitted_at: datetime | None
+
+
+def place_of(place: int, number: int, pool: str) -> Seat:
+    return Seat(place, number, pool, 0, 0, number + 1)
 
 
 def seat_of(place: int, seat: int, section: str, subsection: int, seats_per_row: int) -> Seat:

@@ -51,21 +51,22 @@ def _page(canvas: Canvas, show: Show, ticket: Ticket, holder: str) -> None:
     starts = show.starts_at.astimezone(ZoneInfo(show.time_zone))
     y = _lines(canvas, f"{starts:%A} {starts.day} {starts:%B %Y, %H:%M} ({show.time_zone})", y, size=10, lines_max=1)
     y = _lines(canvas, show.venue, y, size=10, lines_max=2) - 4 * mm
-    y = _columns(
-        canvas,
-        [
-            ("Section", f"{ticket.section}-{ticket.subsection}"),
-            ("Row", str(ticket.row)),
-            ("Seat", str(ticket.seat)),
-            ("Price", format_money(ticket.price, show.currency)),
-        ],
-        y,
-    )
+    y = _columns(canvas, [*_where(ticket), ("Price", format_money(ticket.price, show.currency))], y)
     y = _lines(canvas, f"Booked by {holder}", y, size=9, lines_max=2, grey=GREY)
     side = min(QR_SIDE, y - MARGIN - 14 * mm)
     _qr(canvas, ticket.code, (WIDTH - side) / 2, y - side, side)
     foot = f"Ticket {ticket.id} of event {show.id}, version {ticket.version}. It lets one person in, once."
     _lines(canvas, foot, MARGIN + 6 * mm, size=7, lines_max=2, grey=GREY)
+
+
+def _where(ticket: Ticket) -> list[tuple[str, str]]:
+    if ticket.row == 0:
+        return [("Admission", ticket.section), ("Place", str(ticket.seat)), ("", "")]
+    return [
+        ("Section", f"{ticket.section}-{ticket.subsection}"),
+        ("Row", str(ticket.row)),
+        ("Seat", str(ticket.seat)),
+    ]
 
 
 def _columns(canvas: Canvas, cells: Sequence[tuple[str, str]], y: float) -> float:

@@ -129,4 +129,19 @@ def live_routes(hub: Hub) -> Router:
             actor,
         )
 
-    return Router("/api/v1", route_handlers=[show_seatmap, watch_event, watch_bookings], tags=["live"])
+    @get(
+        "/events/{event_id:int}/sales/updates",
+        summary="My event's sales figures, as they change (server-sent events)",
+        media_type="text/event-stream",
+    )
+    async def watch_sales(event_id: FromPath[int], actor: CurrentActor) -> Stream:
+        seller = actor.account_id
+        return Stream(
+            hub,
+            partial(hub.sales.join, event=event_id, seller=seller),
+            partial(hub.sales.leave, event=event_id, seller=seller),
+            actor,
+        )
+
+    routes: list[Any] = [show_seatmap, watch_event, watch_bookings, watch_sales]
+    return Router("/api/v1", route_handlers=routes, tags=["live"])

@@ -13,6 +13,7 @@ import structlog
 
 from aisle.live.bookings import Bookings, BookingWatch
 from aisle.live.connections import Connections, Limits, StillValid
+from aisle.live.sales import ReadSales, SalesWatch
 from aisle.live.seats import SeatWatch, Upstream
 from aisle.metrics import Metrics
 
@@ -23,6 +24,7 @@ log = structlog.get_logger()
 class Hub:
     seats: SeatWatch
     bookings: BookingWatch
+    sales: SalesWatch
     connections: Connections
     metrics: Metrics
     clock: Callable[[], float]
@@ -32,6 +34,7 @@ class Hub:
 async def open_hub(
     upstream: Upstream,
     bookings: Bookings,
+    read_sales: ReadSales,
     still_valid: StillValid,
     limits: Limits,
     metrics: Metrics,
@@ -41,6 +44,7 @@ async def open_hub(
     hub = Hub(
         SeatWatch(upstream, metrics, clock=clock),
         BookingWatch(bookings, metrics, clock=clock),
+        SalesWatch(read_sales, metrics, clock=clock),
         Connections(limits, metrics, still_valid, clock=clock),
         metrics,
         clock,
@@ -59,6 +63,7 @@ def _work_of(hub: Hub) -> dict[str, Coroutine[None, None, None]]:
         "live-seats": hub.seats.poll_for_ever(),
         "live-listener": hub.bookings.listen_for_ever(),
         "live-bookings": hub.bookings.read_for_ever(),
+        "live-sales": hub.sales.poll_for_ever(),
         "live-heartbeat": hub.connections.beat_for_ever(),
         "live-recheck": hub.connections.recheck_for_ever(),
     }

@@ -52,7 +52,7 @@ RELEASE = """
 """
 
 SELL = """
-    update ticketing.tickets t set state = 2, sold_at = now()
+    update ticketing.tickets t set state = 2, sold_at = coalesce(t.sold_at, now())
     from unnest($1::bigint[], $2::int[], $3::int[], $4::uuid[]) as w(event_id, place, seat, booking)
     where (t.event_id, t.place, t.seat) = (w.event_id, w.place, w.seat)
       and (t.booking = w.booking and t.state in (1, 2)) is true

@@ -1,0 +1,47 @@
+"""HTTP routes of sales figures, for the seller of the event only. The live stream of them is in the live slice."""
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+import msgspec
+from litestar import Response, Router, get
+from litestar.params import FromPath, FromQuery, QueryParameter
+
+from aisle.accounts.access import CurrentActor
+from aisle.sales.desk import SalesDesk
+from aisle.sales.figures import Figures, minutes_csv, sections_csv
+
+MINUTES_MAX = 1440
+
+
+def sales_routes(desk: SalesDesk) -> Router:
+    @get("/events/{event_id:int}/sales", summary="What my event has sold: revenue, seats by section, sales per minute")
+    async def show_sales(
+        event_id: FromPath[int],
+        actor: CurrentActor,
+        minutes: Annotated[int, QueryParameter(ge=0, le=MINUTES_MAX)] = 60,
+    ) -> Figures:
+        return last_minutes(await desk.figures(event_id, actor.account_id), minutes)
+
+    @get(
+        "/events/{event_id:int}/sales.csv",
+        summary="The same as a table: a row a section, or a row for every minute of the sale",
+        media_type="text/csv",
+    )
+    async def download_sales(
+        event_id: FromPath[int], actor: CurrentActor, by: FromQuery[Literal["section", "minute"]] = "section"
+    ) -> Response[str]:
+        figures = await desk.figures(event_id, actor.account_id)
+        return Response(
+            sections_csv(figures) if by == "section" else minutes_csv(figures),
+            media_type="text/csv",
+            headers={"content-disposition": f'attachment; filename="sales-{event_id}-by-{by}.csv"'},
+        )
+
+    routes: list[Any] = [show_sales, download_sales]
+    return Router("/api/v1", route_handlers=routes, tags=["sales"])
+
+
+def last_minutes(figures: Figures, minutes: int) -> Figures:
+    since = figures.at - timedelta(minutes=minutes)
+    return msgspec.structs.replace(figures, minutes=[m for m in figures.minutes if m.minute > since])

@@ -1,0 +1,38 @@
+"""Sums over tickets and bookings: the SQL of this slice. Reads only; no sale waits for it."""
+
+import asyncpg
+
+from aisle.sales.figures import Counted, Minute, Place, Refunds
+
+PLACES = """
+    select place, count(*) as seats,
+           count(*) filter (where state = 0) as available, count(*) filter (where state = 1) as held,
+           count(*) filter (where state = 2) as sold, count(*) filter (where state = 3) as blocked,
+           count(admitted_at) as admitted, coalesce(sum(price) filter (where state = 2), 0)::bigint as revenue
+    from ticketing.tickets where event_id = $1 group by place order by place
+"""
+
+MINUTES = """
+    select date_trunc('minute', sold_at, 'UTC') as minute, count(*) as tickets, sum(price)::bigint as revenue
+    from ticketing.tickets where event_id = $1 and state = 2 and sold_at is not null group by 1 order by 1
+"""
+
+REFUNDS = """
+    select count(*) as tickets, coalesce(sum(price), 0)::bigint as amount
+    from ticketing.voided_codes where event_id = $1 and reason = 'refunded'
+"""
+
+BOOKINGS = """
+    select state, count(*) as bookings, count(*) filter (where parts <> '[]') as with_seats
+    from booking.bookings where event_id = $1 group by state
+"""
+
+
+async def count(connection: asyncpg.Connection, event_id: int) -> Counted:
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        at = await connection.fetchval("select clock_timestamp()")
+        places = [Place(**row) for row in await connection.fetch(PLACES, event_id)]
+        minutes = [Minute(**row) for row in await connection.fetch(MINUTES, event_id)]
+        refunds = Refunds(**await connection.fetchrow(REFUNDS, event_id))
+        states = await connection.fetch(BOOKINGS, event_id)
+    return Counted(at, places, minutes, refunds, {row["state"]: (row["bookings"], row["with_seats"]) for row in states})
