@@ -28,7 +28,7 @@ from aisle.booking.desk import BookingDesk
 from aisle.booking.holds_api import hold_routes
 from aisle.booking.payment_api import money_routes
 from aisle.booking.place import Placer
-from aisle.bridges import counts_of, open_gate, pool_counts_of, sales_from, switch_sale
+from aisle.bridges import counts_of, everything_counted, open_gate, pool_counts_of, sales_from, switch_sale
 from aisle.cart_bridges import holder_and_checkout
 from aisle.config import Config
 from aisle.db import check_database, open_database
@@ -36,6 +36,7 @@ from aisle.door_bridges import door_routers
 from aisle.envelope import envelope
 from aisle.errors import StartupError
 from aisle.health import Check, NotReady, Readiness, health_routes
+from aisle.hot_route import hot_front
 from aisle.http_server import HttpServer, http_server, listen
 from aisle.json_request import JsonRequest
 from aisle.limits import READY_CHECK_SECONDS_MAX
@@ -53,6 +54,7 @@ from aisle.reservation.inventory import Inventory
 from aisle.reservation.pools import Pools
 from aisle.sales.api import sales_routes
 from aisle.sales_bridges import sales_desk
+from aisle.seats_left import SeatsLeft
 from aisle.services import Parts, running_services
 from aisle.store import Store, open_store
 from aisle.ticketing.api import EventDesk, event_routes
@@ -97,7 +99,8 @@ async def _serve_on(listener: socket.socket, config: Config, roles: Sequence[str
         routers += [*_api_routers(parts, desk, stack), *door_routers(parts, desk), sales_routes(sales)]
         routers.append(money_routes(money_desk(parts, counter)))
     readiness = Readiness({"database": _database_check(database, metrics), "store": store.ping})
-    server = http_server(envelope(build_app(config, readiness, metrics, desk, routers), metrics), config)
+    app = build_app(config, readiness, metrics, desk, routers)
+    server = http_server(envelope(hot_front(app, Access(desk).admit), metrics), config)
     await stack.enter_async_context(running_services(parts, roles, counter.resolver if counter else None))
     stop_when_told(server, readiness, live)
     loop_watch = asyncio.create_task(watch_event_loop(metrics))
@@ -142,7 +145,8 @@ async def _parts(config: Config, database: asyncpg.Pool, store: Store, writer: L
 
 def _api_routers(parts: Parts, desk: Desk, stack: AsyncExitStack) -> list[Router]:
     find_sale = sales_from(parts.catalogue)
-    placer = Placer(parts.database, parts.writer, clock=parts.clock)
+    left = SeatsLeft(partial(everything_counted, parts.store, parts.pools, parts.catalogue))
+    placer = Placer(parts.database, parts.writer, left.nothing_for, clock=parts.clock)
     stack.push_async_callback(placer.aclose)
     events = EventDesk(
         parts.database,

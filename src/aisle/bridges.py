@@ -79,6 +79,11 @@ async def pool_counts_of(pools: Pools, listing: Listing) -> list[Counts]:
     ]
 
 
+async def everything_counted(store: Store, pools: Pools, catalogue: Catalogue, event: int) -> list[Counts]:
+    listing = await catalogue.find(event)
+    return [*await counts_of(store, event), *(await pool_counts_of(pools, listing) if listing.pools else [])]
+
+
 async def switch_sale(inventory: Inventory, pools: Pools, listing: Listing, on_sale: bool) -> None:
     event = listing.event
     places = [Place(event.id, hall.section, hall.subsection) for hall in listing.halls]

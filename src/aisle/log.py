@@ -7,7 +7,7 @@ per batch, never per message. Nothing is flushed one by one.
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
@@ -30,9 +30,14 @@ GATHER_SECONDS = 0.015
 RELIABLE = {
     "acks": "all",
     "enable.idempotence": True,
-    "linger.ms": 2,
+    # Those who publish gather before they do; this only keeps one batch together on its way out.
+    "linger.ms": 0,
     "delivery.timeout.ms": LOG_DELIVERY_SECONDS_MAX * 1000,
 }
+
+
+Headers = list[tuple[str, str | bytes | None]]
+Delivered = Callable[[KafkaError | None, Any], None]
 
 
 class LogUnavailable(Problem):
@@ -74,8 +79,14 @@ class LogWriter:
         """Returns when the log has confirmed every message; raises LogUnavailable if it did not."""
         if messages:
             await self._ensure_lanes({message.lane for message in messages})
-            rows = [(topic(type(m), m.lane), encode(m), key(m), m.partition, None) for m in messages]
-            await self._send(rows)
+            batch = self._batch(len(messages))
+            self._hand_over(messages, batch.delivered)
+            await batch.future
+
+    async def post(self, messages: Sequence[Message]) -> None:
+        """Hand messages over without waiting for the log's word: for those that somebody asks for again if lost."""
+        await self._ensure_lanes({message.lane for message in messages})
+        self._hand_over(messages, None)
 
     async def _ensure_lanes(self, lanes: set[str]) -> None:
         """A lane's topics are made before its first message, which a broker would make with one partition."""
@@ -89,38 +100,39 @@ class LogWriter:
 
     async def bury(self, received: Sequence[tuple[Received, str, str]]) -> None:
         """Put messages that cannot be handled on the dead-letter topic: (message, lane, reason)."""
-        rows = [
-            (
-                dead_letters(lane),
-                one.value,
-                None,
-                0,
-                [
-                    ("reason", reason),
-                    ("topic", one.topic),
-                    ("partition", str(one.partition)),
-                    ("offset", str(one.offset)),
-                ],
-            )
-            for one, lane, reason in received
-        ]
-        await self._send(rows)
+        batch = self._batch(len(received))
+        try:
+            for one, lane, reason in received:
+                where = [("topic", one.topic), ("partition", str(one.partition)), ("offset", str(one.offset))]
+                headers: Headers = [("reason", reason), *where]
+                self._producer.produce(
+                    dead_letters(lane), one.value, partition=0, headers=headers, on_delivery=batch.delivered
+                )
+        except (BufferError, KafkaException) as error:
+            raise LogUnavailable(f"the log does not take messages: {error}") from None
+        await batch.future
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self._producer.flush, LOG_DELIVERY_SECONDS_MAX)
         self._stopping.set()
         await asyncio.to_thread(self._thread.join)
 
-    async def _send(self, rows: Sequence[tuple[str, bytes, str | None, int, Any]]) -> None:
-        batch = _Batch(self._loop.create_future(), len(rows), self._confirmed)
+    def _batch(self, size: int) -> "_Batch":
+        return _Batch(self._loop.create_future(), size, self._confirmed)
+
+    def _hand_over(self, messages: Sequence[Message], delivered: Delivered | None) -> None:
+        """One call a topic, so that what belongs together leaves together without anybody waiting for more."""
+        by_topic: dict[str, list[dict[str, Any]]] = {}
+        for m in messages:
+            row = {"value": encode(m), "key": key(m), "partition": m.partition}
+            by_topic.setdefault(topic(type(m), m.lane), []).append(row)
         try:
-            for name, value, message_key, partition, headers in rows:
-                self._producer.produce(
-                    name, value, message_key, partition, on_delivery=batch.delivered, headers=headers or []
-                )
+            for name, rows in by_topic.items():
+                if self._producer.produce_batch(name, rows, on_delivery=delivered) < len(rows):
+                    reasons = [row["_error"] for row in rows if "_error" in row]
+                    raise LogUnavailable(f"the log does not take messages: {reasons[0]}")
         except (BufferError, KafkaException) as error:
             raise LogUnavailable(f"the log does not take messages: {error}") from None
-        await batch.future
 
     def _serve_callbacks(self) -> None:
         while not self._stopping.is_set():

@@ -3,7 +3,7 @@
 No stack trace and no text of an unexpected exception ever leaves the process; the request id leads to the log line.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
@@ -35,31 +35,35 @@ def problem_body(status: int, code: str, detail: str, **more: Any) -> bytes:
     )
 
 
+class ErrorAnswer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+def answer_of(error: Exception, path: str) -> ErrorAnswer:
+    """What the one who asked gets to read; what we did not expect is logged with its stack."""
+    if isinstance(error, Problem):
+        headers = {"retry-after": str(error.retry_after_s)} if error.retry_after_s is not None else {}
+        return ErrorAnswer(error.status, headers, problem_body(error.status, error.code, error.detail, **error.more))
+    if isinstance(error, HTTPException):
+        more: dict[str, Any] = {}
+        detail = error.detail
+        if isinstance(error, ValidationException):
+            detail = "the request does not fit its schema"
+            more = {"errors": error.extra or []}
+        code = _CODES.get(error.status_code, "request_failed" if error.status_code < 500 else "internal")
+        body = problem_body(error.status_code, code, detail, **more)
+        return ErrorAnswer(error.status_code, dict(error.headers or {}), body)
+    log.error("unexpected_error", path=path, exc_info=error)
+    detail = "something went wrong on our side; the request id leads to the cause"
+    return ErrorAnswer(500, {}, problem_body(500, "internal", detail))
+
+
 def exception_answers() -> ExceptionHandlersMap:
-    return {Problem: _answer_problem, HTTPException: _answer_http_exception, Exception: _answer_unexpected}
+    return {Exception: _answer, HTTPException: _answer}
 
 
-def _answer_problem(request: Request[Any, Any, Any], error: Problem) -> Response[bytes]:
-    headers = {"retry-after": str(error.retry_after_s)} if error.retry_after_s is not None else {}
-    return _response(error.status, error.code, error.detail, headers, **error.more)
-
-
-def _answer_http_exception(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
-    more: dict[str, Any] = {}
-    detail = error.detail
-    if isinstance(error, ValidationException):
-        detail = "the request does not fit its schema"
-        more = {"errors": error.extra or []}
-    code = _CODES.get(error.status_code, "request_failed" if error.status_code < 500 else "internal")
-    return _response(error.status_code, code, detail, dict(error.headers or {}), **more)
-
-
-def _answer_unexpected(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    log.error("unexpected_error", path=request.scope["path"], exc_info=error)
-    return _response(500, "internal", "something went wrong on our side; the request id leads to the cause", {})
-
-
-def _response(status: int, code: str, detail: str, headers: dict[str, str], **more: Any) -> Response[bytes]:
-    return Response(
-        problem_body(status, code, detail, **more), status_code=status, media_type=MEDIA_TYPE, headers=headers
-    )
+def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    status, headers, body = answer_of(error, request.scope["path"])
+    return Response(body, status_code=status, media_type=MEDIA_TYPE, headers=headers)

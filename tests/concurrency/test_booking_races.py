@@ -57,6 +57,14 @@ def no_scratch(stage):
     stage.fetch("drop table if exists scratch")
 
 
+def told_at_once_or_accepted(answers):
+    """How many were accepted; who came after the last seat may have been told so at once, and left no trace."""
+    statuses = Counter(answer.status for answer in answers)
+    assert set(statuses) <= {202, 409}
+    assert all(answer.json["code"] == "sold_out" for answer in answers if answer.status == 409)
+    return statuses[202]
+
+
 async def book_all(stage, orders):
     """Send (token, key, order) over as many connections as there are orders, at most 250. Returns the answers."""
     queue = list(enumerate(orders))
@@ -95,13 +103,13 @@ async def test_of_five_hundred_buyers_one_gets_the_seat(stage, seller):
     named = {"mode": "manual", "section": "A", "subsection": 1, "seats": ["1-1"]}
     orders = [{"event_id": event, **(named if n % 2 else {"quantity": 1})} for n in range(500)]
     answers = await book_all(stage, [(t, new_key(), order) for t, order in zip(tokens, orders, strict=True)])
-    assert Counter(answer.status for answer in answers) == {202: 500}
+    accepted = told_at_once_or_accepted(answers)
     async with stage.behind() as (database, store):
         await settle(database, store, [event])
         found = await outcomes(database, event)
         assert found["PENDING_PAYMENT", ""] == 1
         assert {reason for state, reason in found if state == "FAILED"} <= {"taken", "sold_out"}
-        assert sum(found.values()) == 500
+        assert sum(found.values()) == accepted
 
 
 async def test_two_thousand_bookings_for_five_hundred_seats_sell_each_seat_once(stage, seller):
@@ -114,11 +122,11 @@ async def test_two_thousand_bookings_for_five_hundred_seats_sell_each_seat_once(
         where = chance.choice([{}, {"section": chance.choice("ABCDE")}, {"section": "A", "subsection": 1}])
         orders.append((tokens[n % 100], new_key(), {"event_id": event, "quantity": chance.randint(1, 4), **where}))
     answers = await book_all(stage, orders)
-    assert Counter(answer.status for answer in answers) == {202: 2000}
+    accepted = told_at_once_or_accepted(answers)
     async with stage.behind() as (database, store):
         await settle(database, store, [event])
         found = await outcomes(database, event)
-        assert sum(found.values()) == 2000
+        assert sum(found.values()) == accepted
         assert {reason for state, reason in found if state == "FAILED"} <= {"sold_out", "no_block"}
         sold = await database.fetchval(
             "select count(*) from ticketing.tickets where event_id = $1 and state = 1", event

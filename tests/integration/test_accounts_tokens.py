@@ -173,7 +173,7 @@ async def test_without_the_database_a_token_is_neither_good_nor_bad_but_unavaila
     pool = await asyncpg.create_pool(nowhere, min_size=0, max_size=1, ssl=False)
     try:
         with pytest.raises(Problem) as refusal:
-            await AccountsStore(pool).find_bearer(b"x" * 32, datetime.now(UTC))
+            await AccountsStore(pool).find_bearers([b"x" * 32], datetime.now(UTC))
         assert (refusal.value.status, refusal.value.code) == (503, "database_unavailable")
         assert refusal.value.retry_after_s
     finally:

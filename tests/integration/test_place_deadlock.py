@@ -19,6 +19,10 @@ LOCK = "select 1 from booking.purchases where buyer = $1 and event_id = 77 for u
 SALE = Sale(77, "shared", 1, True, 10, 100, {"A": 0}, "TWD", {("A", 1): (1, 10)})
 
 
+async def something_left(event: int, request: Request) -> bool:
+    return False
+
+
 def order(buyer: UUID, key: str) -> Order:
     return Order(sale=SALE, request=Request(quantity=2), buyer=buyer, idempotency_key=key)
 
@@ -35,7 +39,7 @@ async def test_a_batch_that_loses_a_deadlock_is_written_again(database_url, conf
         asyncpg.create_pool(database_url, min_size=1, max_size=5) as database,
         open_writer(config.kafka) as writer,
     ):
-        placer = Placer(database, writer, clock=lambda: NOW)
+        placer = Placer(database, writer, something_left, clock=lambda: NOW)
         await asyncio.gather(*(placer.place(order(buyer, "before")) for buyer in (FIRST, SECOND)))
         async with database.acquire() as rival, rival.transaction():
             # The batch, not the rival, looks for a deadlock first, and is given up.

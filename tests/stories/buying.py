@@ -2,6 +2,7 @@
 
 import time
 from datetime import datetime
+from uuid import UUID
 
 from pytest_bdd import given, parsers, then, when
 
@@ -39,6 +40,22 @@ def all_booked(story, buyers, seats):
 @when("the same buyer asks for 1 more seat")
 def asks_for_more(story):
     story.answer = story.buyer.post("/bookings", {"event_id": story.event, "quantity": 1}, key=new_key())
+
+
+@when("another buyer asks for 1 seat")
+def another_asks(story, buyers):
+    story.buyer = buyers[2]
+    story.answer = story.buyer.post("/bookings", {"event_id": story.event, "quantity": 1}, key=new_key())
+    story.booking = story.answer.json().get("id", str(UUID(int=0)))
+
+
+@then(parsers.parse('the buyer hears "{reason}"'))
+def hears(story, reason):
+    """At once, or, if the order came in the moment before the hall was known to be full, as the booking's end."""
+    if story.answer.status_code == 409:
+        assert story.answer.json()["code"] == reason
+    else:
+        failed_because(story, reason)
 
 
 @when("15 minutes pass without payment")

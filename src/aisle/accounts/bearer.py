@@ -4,7 +4,7 @@ Checked like a session: what this process has just verified, the signature, then
 a revoked token for two seconds at most.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
@@ -14,7 +14,9 @@ from aisle.accounts.recent import RecentActors
 from aisle.accounts.store import TOKENS_PER_ACCOUNT_MAX, AccountsStore, Token
 from aisle.accounts.tokens import Kind, Signer
 from aisle.errors import Problem
+from aisle.group_commit import GroupCommit
 from aisle.ids import new_id
+from aisle.limits import BEARER_BATCH_MAX, BEARER_QUEUE_MAX
 
 
 class NewToken(NamedTuple):
@@ -28,6 +30,10 @@ class BearerTokens:
         self._signer = signer
         self._clock = clock
         self.recent = RecentActors()
+        # Those who come back in the same moment are looked up together.
+        self._looking: GroupCommit[bytes, Actor | None] = GroupCommit(
+            self._look, apart=lambda _: object(), batch_max=BEARER_BATCH_MAX, queue_max=BEARER_QUEUE_MAX
+        )
 
     async def issue(self, account_id: UUID, name: str, days: int) -> NewToken:
         now = self._now()
@@ -46,10 +52,14 @@ class BearerTokens:
         reference = self._signer.verify(Kind.BEARER, text, int(now * 1000))
         if reference is None or self.recent.has_ended(reference.digest, now):
             return None
-        actor = await self._accounts.find_bearer(reference.digest, self._now())
+        actor = await self._looking.submit(reference.digest)
         if actor is None or not self.recent.remember(text, reference, actor, now):
             return None
         return actor
+
+    async def _look(self, digests: Sequence[bytes]) -> list[Actor | None]:
+        found = await self._accounts.find_bearers(digests, self._now())
+        return [found.get(digest) for digest in digests]
 
     async def unrevoked(self, token_ids: Collection[UUID]) -> set[UUID]:
         """Those of the tokens that still count."""

@@ -110,15 +110,16 @@ class AccountsStore:
             )
         return digest
 
-    async def find_bearer(self, digest: bytes, now: datetime) -> Actor | None:
+    async def find_bearers(self, digests: Sequence[bytes], now: datetime) -> dict[bytes, Actor]:
+        """Whose tokens these are; digests that are not a live token are missing."""
         async with self._connection() as connection:
-            row = await connection.fetchrow(
-                """select t.id, t.account_id, a.role
+            rows = await connection.fetch(
+                """select t.digest, t.id, t.account_id, a.role
                    from accounts.tokens t join accounts.accounts a on a.id = t.account_id
-                   where t.digest = $1 and t.expires_at > $2""",
-                digest, now,
+                   where t.digest = any($1::bytea[]) and t.expires_at > $2""",
+                digests, now,
             )  # fmt: skip
-        return Actor(row["account_id"], Role(row["role"]), token_id=row["id"]) if row else None
+        return {row["digest"]: Actor(row["account_id"], Role(row["role"]), token_id=row["id"]) for row in rows}
 
     async def live_tokens(self, ids: Sequence[UUID], now: datetime) -> set[UUID]:
         """Those of the tokens that are neither revoked nor expired."""

@@ -59,6 +59,10 @@ class PoolTerms(msgspec.Struct, frozen=True):
 FindSale = Callable[[int], Awaitable[Sale]]
 
 
+# Whether an event has nothing left where this request looks, by a copy that may be a moment old.
+NothingFor = Callable[[int, Request], Awaitable[bool]]
+
+
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     sale: Sale
     request: Request
@@ -67,9 +71,12 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Placer:
-    def __init__(self, database: asyncpg.Pool, writer: LogWriter, *, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, database: asyncpg.Pool, writer: LogWriter, nothing_for: NothingFor, *, clock: Callable[[], datetime]
+    ) -> None:
         self._database = database
         self._writer = writer
+        self._nothing_for = nothing_for
         self._clock = clock
         self._publishing: set[asyncio.Task[None]] = set()
         self._commit: GroupCommit[store.Placing, store.Placed] = GroupCommit(
@@ -79,11 +86,16 @@ class Placer:
             queue_max=PLACE_QUEUE_MAX,
             lanes=2,
         )
+        self._repeats: GroupCommit[Order, bool] = GroupCommit(
+            self._find_repeats, apart=lambda _: object(), batch_max=PLACE_BATCH_MAX, queue_max=PLACE_QUEUE_MAX
+        )
 
     async def place(self, order: Order) -> Booking:
         """The booking, new or of an earlier request with the same key. Raises a Problem if it cannot be."""
         sale = order.sale
         check_order(order.request, sale)
+        if await self._nothing_for(sale.event, order.request) and not await self._repeats.submit(order):
+            raise Problem(409, "sold_out", "nothing is left there now; seats that are not paid for come back")
         now = self._clock()
         placing = store.Placing(
             id=new_id(now),
@@ -114,6 +126,13 @@ class Placer:
         if self._publishing:
             await asyncio.wait(self._publishing)
 
+    async def _find_repeats(self, orders: Sequence[Order]) -> list[bool]:
+        """Whether each was placed before: then its booking answers, whatever is left."""
+        asked = [(order.buyer, order.idempotency_key) for order in orders]
+        async with self._database.acquire() as connection:
+            known = await store.known_keys(connection, asked)
+        return [key in known for key in asked]
+
     async def _write(self, placings: Sequence[store.Placing]) -> list[store.Placed]:
         placed = await self._place(placings)
         crash_point("after_place_commit")
@@ -138,7 +157,7 @@ class Placer:
 
     async def _publish(self, messages: Sequence[TicketReserveRequested]) -> None:
         try:
-            await self._writer.publish(messages)
+            await self._writer.post(messages)
         except LogUnavailable as error:
             log.warning("requests_wait_for_the_log", count=len(messages), reason=str(error))
 

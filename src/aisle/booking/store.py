@@ -199,6 +199,17 @@ class Count(NamedTuple):
     seats: int
 
 
+async def known_keys(connection: asyncpg.Connection, keys: Sequence[tuple[UUID, str]]) -> set[tuple[UUID, str]]:
+    """Those of the buyers' idempotency keys that belong to a booking."""
+    rows = await connection.fetch(
+        """select buyer, idempotency_key from booking.bookings
+           join unnest($1::uuid[], $2::text[]) as a(buyer, idempotency_key) using (buyer, idempotency_key)""",
+        [buyer for buyer, _ in keys],
+        [key for _, key in keys],
+    )
+    return {(row["buyer"], row["idempotency_key"]) for row in rows}
+
+
 async def uncount(connection: asyncpg.Connection, counts: Sequence[Count]) -> None:
     """Seats and places that no longer count against their buyers' limits."""
     keys = [c.event_id for c in counts], [c.buyer for c in counts], [c.pool for c in counts]

