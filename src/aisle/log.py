@@ -121,14 +121,18 @@ class LogWriter:
         return _Batch(self._loop.create_future(), size, self._confirmed)
 
     def _hand_over(self, messages: Sequence[Message], delivered: Delivered | None) -> None:
-        """One call a topic, so that what belongs together leaves together without anybody waiting for more."""
-        by_topic: dict[str, list[dict[str, Any]]] = {}
+        """One call a partition, so that what belongs together leaves together without anybody waiting for more.
+
+        The library documents a partition for each message of a call, but hashes the key instead; so it is given with
+        the call.
+        """
+        by_partition: dict[tuple[str, int], list[dict[str, Any]]] = {}
         for m in messages:
-            row = {"value": encode(m), "key": key(m), "partition": m.partition}
-            by_topic.setdefault(topic(type(m), m.lane), []).append(row)
+            row = {"value": encode(m), "key": key(m)}
+            by_partition.setdefault((topic(type(m), m.lane), m.partition), []).append(row)
         try:
-            for name, rows in by_topic.items():
-                if self._producer.produce_batch(name, rows, on_delivery=delivered) < len(rows):
+            for (name, partition), rows in by_partition.items():
+                if self._producer.produce_batch(name, rows, partition, on_delivery=delivered) < len(rows):
                     reasons = [row["_error"] for row in rows if "_error" in row]
                     raise LogUnavailable(f"the log does not take messages: {reasons[0]}")
         except (BufferError, KafkaException) as error:
