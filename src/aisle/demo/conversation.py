@@ -33,6 +33,9 @@ class Person:
     async def post(self, path: str, body: Any) -> Answer:
         return await asyncio.to_thread(self._ask, "POST", path, body)
 
+    async def put(self, path: str, body: Any) -> Answer:
+        return await asyncio.to_thread(self._ask, "PUT", path, body)
+
     async def delete(self, path: str) -> Answer:
         return await asyncio.to_thread(self._ask, "DELETE", path, None)
 

@@ -18,7 +18,7 @@ from aisle.accounts.register import create_account
 from aisle.config import Config
 from aisle.db import open_database
 from aisle.demo.conversation import Answer, Person
-from aisle.demo.season import LOGINS, season
+from aisle.demo.season import DOOR, LOGINS, season
 from aisle.errors import Problem, StartupError
 from aisle.metrics import Metrics
 from aisle.store import open_store
@@ -40,7 +40,11 @@ async def load_demo(config: Config, address: str) -> list[int]:
             issued = await desk.bearers.issue(seller, "demonstration", 1)
             try:
                 person = Person(address, issued.text)
-                return [await _event(connection, person, seller, show) for show in season(datetime.now(UTC))]
+                events = [await _event(connection, person, seller, show) for show in season(datetime.now(UTC))]
+                for event in events:
+                    granted = await person.put(f"/events/{event}/door-staff", {"email": DOOR.email})
+                    _expect(granted, f"the door of event {event}")
+                return events
             finally:
                 await desk.bearers.revoke(seller, issued.token.id)
         finally:

@@ -15,10 +15,11 @@ class Login(NamedTuple):
     password: str
 
 
+DOOR = Login(Role.DOOR, "door@aisle.example", "demo door 2026")
 LOGINS = (
     Login(Role.SELLER, "seller@aisle.example", "demo seller 2026"),
     Login(Role.BUYER, "buyer@aisle.example", "demo buyer 2026"),
-    Login(Role.DOOR, "door@aisle.example", "demo door 2026"),
+    DOOR,
 )
 
 
