@@ -13,6 +13,7 @@ import structlog
 
 from aisle.booking.place import FindSale, PoolTerms, Sale
 from aisle.errors import Problem, StoreScriptFailed
+from aisle.limits import GATE_PAUSE_SECONDS_MAX
 from aisle.messages import POOL
 from aisle.reservation.facts import EventFacts
 from aisle.reservation.generation import RECHECK_SECONDS, Gate, Standing
@@ -159,14 +160,21 @@ async def open_gate(database: asyncpg.Pool, store: Store) -> Gate:
 async def watch_gate_for_ever(
     database: asyncpg.Pool, store: Store, gate: Gate, *, interval_s: float = RECHECK_SECONDS
 ) -> None:
-    """A store that was restarted under us is verified as at our own start; what is under way may need a few looks."""
+    """A store that was restarted under us is verified as at our own start; what is under way may need a few looks.
+
+    A store that differs is looked at again after a growing pause: reading every seat is work for the store as well.
+    """
+    pause_s = interval_s
     while True:
-        await asyncio.sleep(interval_s)
+        await asyncio.sleep(pause_s)
         try:
             if await gate.check() in (Standing.RESTARTED, Standing.UNMARKED):
                 await _verify_and_admit(database, store, gate)
+            shut = gate.standing is not Standing.VERIFIED
         except (Problem, StoreScriptFailed, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             log.warning("gate_waits", reason=str(error))
+            shut = False  # nothing was compared; a store that is away costs nothing to look for
+        pause_s = min(pause_s * 2, GATE_PAUSE_SECONDS_MAX) if shut else interval_s
 
 
 async def _verify_and_admit(database: asyncpg.Pool, store: Store, gate: Gate) -> None:

@@ -138,12 +138,16 @@ async def _ticket_facts(event: int) -> "EventFacts":
         return await facts_of(database, event)
 
 
-async def _note_epoch(event: int, epochs: list[int]) -> None:
+async def _note_epoch(store: "Store", event: int, epochs: list[int]) -> None:
     """The store refuses whoever believes in an older epoch, so PostgreSQL learns the new one at once."""
     if len(set(epochs)) > 1:
         raise StartupError(f"event {event} has subsections in epochs {sorted(set(epochs))}; rebuild it once more")
+    from aisle.ticketing.catalogue import Catalogue
+
     async with _database() as database:
         await database.execute("update ticketing.events set epoch = $2 where id = $1", event, max(epochs, default=1))
+        # Bookings go by the copy of the event in the store, which has the old epoch.
+        await Catalogue(database, store).changed(event)
 
 
 @asynccontextmanager
@@ -164,7 +168,7 @@ async def _rebuild(store: "Store", arguments: argparse.Namespace) -> int:
     facts = _read_facts(arguments.facts, event) if arguments.facts else await _ticket_facts(event)
     done = await rebuild(store, facts, drop_holds=arguments.drop_holds)
     if not arguments.facts:
-        await _note_epoch(event, [one.epoch for one in done.rebuilt])
+        await _note_epoch(store, event, [one.epoch for one in done.rebuilt])
     if arguments.json:
         _say_json(
             {

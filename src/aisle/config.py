@@ -64,6 +64,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     hold_seconds_max: Annotated[
         int, Meta(description="Longest a hold may last with all its extensions.", ge=5, le=86_400)
     ] = 1800
+    processing_seconds: Annotated[
+        int, Meta(description="How long a booking waits for its seats before it fails.", ge=10, le=86_400)
+    ] = 300
     payment_seconds: Annotated[int, Meta(description="How long a booking waits for its payment.", ge=5, le=86_400)] = (
         900
     )

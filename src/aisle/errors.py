@@ -45,6 +45,13 @@ class StoreUnavailable(Problem):
         super().__init__(503, "store_unavailable", detail, retry_after_s=retry_after_s)
 
 
+class StoreUnverified(Problem):
+    """The store was restarted, flushed or replaced, and is being compared with PostgreSQL. Nothing was changed."""
+
+    def __init__(self, standing: str) -> None:
+        super().__init__(503, "store_unverified", f"the store is {standing} and being verified", retry_after_s=2)
+
+
 class StoreOutcomeUnknown(Problem):
     """The store took a write and did not answer: it may or may not have happened. Repeat with the same operation id."""
 

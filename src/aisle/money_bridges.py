@@ -21,7 +21,6 @@ from aisle.booking.place import FindSale
 from aisle.booking.resolve import Resolver
 from aisle.bridges import sales_from
 from aisle.config import Config
-from aisle.errors import Problem
 from aisle.messages import Part
 from aisle.payment.provider import Provider
 from aisle.payment.sandbox import Sandbox
@@ -182,8 +181,7 @@ class StoreSeats:
         return None
 
     async def take(self, event: int, booking: UUID, buyer: UUID, parts: Sequence[Part]) -> bool:
-        if not await self._gate.is_open():
-            raise Problem(503, "store_unverified", "the store is being verified", retry_after_s=5)
+        await self._gate.require_open()
         if any(part.in_pool for part in parts):
             return False
         epoch = (await self._catalogue.find(event)).event.epoch

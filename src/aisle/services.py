@@ -8,17 +8,17 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import asyncpg
 import structlog
 
-from aisle.booking.expire import expire_for_ever
+from aisle.booking.expire import expire_for_ever, give_up_unanswered
 from aisle.booking.place import ask_again
 from aisle.booking.resolve import Resolver
 from aisle.booking.store import ended_bookings, paid_bookings
 from aisle.booking.worker import BookingWorker
-from aisle.bridges import make_ready_for_ever, watch_gate_for_ever
+from aisle.bridges import make_ready_for_ever, sales_from, watch_gate_for_ever
 from aisle.config import Config
 from aisle.errors import Problem
 from aisle.limits import EXPIRE_INTERVAL_SECONDS, LANES_INTERVAL_SECONDS, SWEEP_INTERVAL_SECONDS
@@ -139,10 +139,14 @@ async def _lanes(parts: Parts) -> list[str]:
 
 
 async def _ask_again_for_ever(parts: Parts) -> None:
+    find_sale = sales_from(parts.catalogue)
     while True:
         await asyncio.sleep(LANES_INTERVAL_SECONDS)
         try:
-            await ask_again(parts.database, parts.writer, now=parts.clock())
+            now = parts.clock()
+            window = timedelta(seconds=parts.config.processing_seconds)
+            await give_up_unanswered(parts.database, placed_before=now - window, now=now)
+            await ask_again(parts.database, parts.writer, find_sale, now=now)
             await forget_old_answers(parts.database, now=parts.clock())
         except (Problem, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             log.warning("ask_again_waits", reason=str(error))

@@ -1,6 +1,9 @@
 """Verify, rebuild, inspect and the gate on each kind of store: Valkey, Redis, a cluster of three nodes."""
 
-from aisle.reservation.claims import Claim, Code
+import pytest
+
+from aisle.errors import StoreUnverified
+from aisle.reservation.claims import Claim
 from aisle.reservation.generation import Gate, Standing
 from aisle.reservation.inspect import look_at_facts, look_at_keys
 from aisle.reservation.inventory import Inventory
@@ -39,7 +42,8 @@ async def test_the_gate_knows_every_server(any_config, metrics):
     async with lively_hall(any_config, metrics) as hall:
         gate = Gate(hall.store, "ours")
         inventory = Inventory(hall.store, gate)
-        assert (await inventory.claim(A1, [Claim(id="early", owner="eve", size=1)], epoch=EPOCH))[0].code is Code.CLOSED
+        with pytest.raises(StoreUnverified):
+            await inventory.claim(A1, [Claim(id="early", owner="eve", size=1)], epoch=EPOCH)
         assert len(gate.connected()) == len(hall.store.nodes)
         assert await gate.admit(gate.connected(), fresh=True) is Standing.VERIFIED
         assert (await inventory.claim(A1, [Claim(id="now", owner="eve", size=1)], epoch=EPOCH))[0].ok

@@ -29,6 +29,11 @@ OVERDUE = """
 # Neither a deadline nor a buyer ends a booking that is PAYING: the payment decides.
 UNPAID = (State.PENDING_PAYMENT,)
 
+UNANSWERED = """
+    select id from booking.bookings where state = 'PROCESSING' and placed_at <= $1
+    order by placed_at limit $2 for update skip locked
+"""
+
 log = structlog.get_logger()
 
 
@@ -43,6 +48,13 @@ async def expire_overdue(database: asyncpg.Pool, *, now: datetime) -> int:
     if expired:
         crash_point("after_cancelled")
     return expired
+
+
+async def give_up_unanswered(database: asyncpg.Pool, *, placed_before: datetime, now: datetime) -> int:
+    """FAILED for bookings that nobody could answer in time; seats found for them later go back by themselves."""
+    async with database.acquire() as connection, connection.transaction():
+        ids = [row["id"] for row in await connection.fetch(UNANSWERED, placed_before, EXPIRE_ROWS_MAX)]
+        return len(await store.end(connection, [(id, "timeout") for id in ids], State.FAILED, now=now))
 
 
 async def cancel(database: asyncpg.Pool, booking: UUID, request: Asked, *, now: datetime) -> None:

@@ -221,11 +221,16 @@ def reserve_message(placing: store.Placing) -> TicketReserveRequested:
     )
 
 
-async def ask_again(database: asyncpg.Pool, writer: LogWriter, *, now: datetime) -> int:
-    """Publish the requests of bookings that have been PROCESSING for too long. Repeating one is harmless."""
+async def ask_again(database: asyncpg.Pool, writer: LogWriter, find_sale: FindSale, *, now: datetime) -> int:
+    """Publish the requests of bookings that have been PROCESSING for too long. Repeating one is harmless.
+
+    They are asked in the epoch that holds now: the store may have been rebuilt since they were placed.
+    """
     async with database.acquire() as connection:
-        stale = await store.stale_placings(connection, placed_before=now - STALE, limit=RELAY_ROWS_MAX)
-    await writer.publish([reserve_message(placing) for placing in stale])
+        stale = await store.stale_placings(connection, not_asked_since=now - STALE, limit=RELAY_ROWS_MAX, now=now)
+    epochs = {event: (await find_sale(event)).epoch for event in {placing.event_id for placing in stale}}
+    asked = [msgspec.structs.replace(placing, epoch=epochs[placing.event_id]) for placing in stale]
+    await writer.publish([reserve_message(placing) for placing in asked])
     return len(stale)
 
 

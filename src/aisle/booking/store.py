@@ -357,13 +357,24 @@ async def write_outbox(connection: asyncpg.Connection, messages: Sequence[Messag
         )
 
 
-async def stale_placings(connection: asyncpg.Connection, *, placed_before: datetime, limit: int) -> list[Placing]:
-    """Bookings that still wait for the answer of the reservation service."""
+async def stale_placings(
+    connection: asyncpg.Connection, *, not_asked_since: datetime, limit: int, now: datetime
+) -> list[Placing]:
+    """Bookings that still wait for the answer of the reservation service, those first that were asked for long ago.
+
+    They count as asked for now; processes that do this at once share them.
+    """
     rows = await connection.fetch(
-        """select id, event_id, lane, partition, epoch, buyer, request from booking.bookings
-           where state = 'PROCESSING' and placed_at < $1 order by placed_at limit $2""",
-        placed_before,
+        """update booking.bookings b set asked_at = $3 from (
+               select id from booking.bookings
+               where state = 'PROCESSING' and placed_at < $1 and (asked_at is null or asked_at < $1)
+               order by asked_at nulls first, placed_at limit $2 for update skip locked
+           ) as waiting
+           where b.id = waiting.id
+           returning b.id, b.event_id, b.lane, b.partition, b.epoch, b.buyer, b.request""",
+        not_asked_since,
         limit,
+        now,
     )
     return [
         Placing(

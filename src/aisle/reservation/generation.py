@@ -19,7 +19,7 @@ from collections.abc import Callable
 from enum import StrEnum
 
 import respline
-from aisle.errors import StartupError
+from aisle.errors import StartupError, StoreUnverified
 from aisle.reservation.keys import generation
 from aisle.scripts import load_script
 from aisle.store import Store
@@ -60,6 +60,10 @@ class Gate:
                     await self.check()
         # A connection made while we were looking has not been looked at.
         return self.standing is Standing.VERIFIED and self._seen == self.connected()
+
+    async def require_open(self) -> None:
+        if not await self.is_open():
+            raise StoreUnverified(self.standing)
 
     async def check(self) -> Standing:
         """Look again whether the servers we are connected to are the verified ones."""

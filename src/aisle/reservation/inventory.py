@@ -85,6 +85,10 @@ class Inventory:
             if reply != 1:
                 raise LookupError(f"{place}: {'no such subsection' if reply == -1 else f'not in epoch {epoch}'}")
 
+    async def may_claim(self) -> bool:
+        """False while the store may not be the one that was last verified: claims would raise StoreUnverified."""
+        return self._gate is None or await self._gate.is_open()
+
     async def claim(self, place: Place, claims: Sequence[Claim], *, epoch: int) -> list[Outcome]:
         """Seats for a batch of bookings or holds of one subsection, decided in the order given."""
         [outcomes] = await self.claim_many([Claims(place, epoch, claims)])
@@ -92,9 +96,8 @@ class Inventory:
 
     async def claim_many(self, batches: Sequence[Claims]) -> list[list[Outcome]]:
         """The same for many subsections in one round trip. A script that failed raises after all of them have run."""
-        if self._gate is not None and not await self._gate.is_open():
-            closed = Outcome(Code.CLOSED, detail=f"the store is {self._gate.standing}")
-            return [[closed] * len(batch.claims) for batch in batches]
+        if self._gate is not None:
+            await self._gate.require_open()
         faults = [[claim.check() for claim in batch.claims] for batch in batches]
         calls = []
         for batch, unfit in zip(batches, faults, strict=True):

@@ -92,8 +92,8 @@ class Pools:
         return [Taken(Code.INVALID, detail=fault) if fault else next(answers) for fault in faults]
 
     async def _take(self, place: PoolPlace, asked: list[list[object]], epoch: int) -> list[Taken]:
-        if self._gate is not None and not await self._gate.is_open():
-            return [Taken(Code.CLOSED, detail=f"the store is {self._gate.standing}")] * len(asked)
+        if self._gate is not None:
+            await self._gate.require_open()
         return _taken_list(await self._store.run(TAKE, self.keys(place), (epoch, _pack(asked))))
 
     async def settle(self, place: PoolPlace, settlements: Sequence[PoolSettlement], *, epoch: int) -> list[PoolSettled]:

@@ -80,6 +80,21 @@ class ReservationWorker:
         _say_unsettled(places, in_pools)
 
     async def _reserve(self, requests: Sequence[TicketReserveRequested]) -> list[Message]:
+        """What cannot be decided now is not answered: its booking stays PROCESSING and is asked for again.
+
+        That is so while the store is being verified, and after a rebuild that a request does not know of. Waiting here
+        instead would keep releases from the store, which its verification may need.
+        """
+        if requests and not await self._inventory.may_claim():
+            log.warning("requests_wait_for_verification", count=len(requests))
+            return []
+        answers = await self._answer(requests)
+        decided = [a for a in answers if not (isinstance(a, BookingFailed) and a.reason == Code.FENCED)]
+        if len(decided) < len(answers):
+            log.warning("requests_wait_for_epoch", count=len(answers) - len(decided))
+        return decided
+
+    async def _answer(self, requests: Sequence[TicketReserveRequested]) -> list[Message]:
         direct: dict[tuple[Place, int], list[TicketReserveRequested]] = defaultdict(list)
         anywhere, in_pools, held = [], [], []
         for request in requests:
