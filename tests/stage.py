@@ -34,6 +34,7 @@ from aisle.metrics import Metrics
 from aisle.migrate import migrate
 from aisle.payment.payment import PaymentState
 from aisle.store import Store, open_store
+from aisle.ticket_facts import verify_against_tickets
 from tests.apache_kafka import answers, apache_kafka
 from tests.conftest import Servers
 from tests.invariants import assert_event_consistent, unsettled
@@ -184,6 +185,14 @@ async def settle(database: asyncpg.Pool, store: Store, events: Sequence[int]) ->
         await assert_event_consistent(database, store, event)
 
 
+async def require_no_drift(database: asyncpg.Pool, store: Store, *, patience_s: float = PATIENCE_SECONDS) -> None:
+    """What `aisle verify` says of all events there are, once what is on its way has arrived."""
+    deadline = asyncio.get_running_loop().time() + patience_s
+    while not (report := await verify_against_tickets(database, store)).clean:
+        assert asyncio.get_running_loop().time() < deadline, "drift: " + "\n".join(map(str, report.findings))
+        await asyncio.sleep(0.1)
+
+
 @contextmanager
 def prepared_stage(
     servers: Servers, folder: Path, *, kind: str = "penstock", store_url: str = "", **settings: Any
@@ -208,9 +217,11 @@ def prepared_stage(
 
 @contextmanager
 def running_stage(servers: Servers, folder: Path, **options: Any) -> Iterator[Stage]:
+    """A stage with its process. When its module is over, store and tickets have to agree on every event of it."""
     with prepared_stage(servers, folder, **options) as stage:
         stage.start()
         yield stage
+        stage.look(require_no_drift)
 
 
 @contextmanager

@@ -115,20 +115,15 @@ async def _verify(store: "Store", arguments: argparse.Namespace) -> int:
 
 async def _verified(store: "Store", event: int | None, facts_file: str | None) -> "Report":
     """Against a file, else against the ticket rows of every event that the database knows, else against itself."""
-    from aisle.reservation.verify import verify, verify_places
-    from aisle.ticket_facts import facts_of, known_events
+    from aisle.reservation.verify import verify
+    from aisle.ticket_facts import verify_against_tickets
 
     if facts_file and event:
         return await verify(store, event, _read_facts(facts_file, event))
     if not _settings().database_url:
         return await verify(store, event)
-    report = await verify(store, event)
     async with _database() as database:
-        for known in [event] if event else await known_events(database):
-            facts = await facts_of(database, known)
-            found = (await verify_places(store, facts.halls, facts.pools)).findings
-            report.findings += [finding for finding in found if finding not in report.findings]
-    return report
+        return await verify_against_tickets(database, store, event)
 
 
 async def _ticket_facts(event: int) -> "EventFacts":

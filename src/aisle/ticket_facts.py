@@ -14,6 +14,8 @@ from aisle.reservation.keys import Place
 from aisle.reservation.pool import Pool, PoolPlace
 from aisle.reservation.pool_facts import PoolClaimFact, PoolFacts
 from aisle.reservation.subsection import Subsection
+from aisle.reservation.verify import Report, verify, verify_places
+from aisle.store import Store
 from aisle.ticketing import store as tickets
 from aisle.ticketing.event import Subhall
 from aisle.ticketing.pool import Pool as TicketPool
@@ -45,6 +47,16 @@ async def facts_of(database: asyncpg.Pool, event_id: int) -> EventFacts:
         tuple(HallFacts(opened_hall(event, sub), tuple(claims[sub.place]), event.epoch) for sub in halls),
         tuple(PoolFacts(opened_pool(event, pool), _counted(claims[pool.place]), event.epoch) for pool in pools),
     )
+
+
+async def verify_against_tickets(database: asyncpg.Pool, store: Store, event: int | None = None) -> Report:
+    """The store compared with itself, and with the tickets of one event or of all that PostgreSQL knows."""
+    report = await verify(store, event)
+    for known in [event] if event else await known_events(database):
+        facts = await facts_of(database, known)
+        found = (await verify_places(store, facts.halls, facts.pools)).findings
+        report.findings += [finding for finding in found if finding not in report.findings]
+    return report
 
 
 def opened_hall(event: tickets.Event, sub: Subhall) -> Hall:

@@ -12,7 +12,7 @@ from aisle.ticketing.pool_store import Wanted, number_places
 from tests.http_client import connections
 from tests.people import a_hall, expect, new_key, refused
 from tests.running import as_environment, run_aisle
-from tests.stage import running_stage, settle
+from tests.stage import require_no_drift, running_stage, settle
 
 pytestmark = pytest.mark.xdist_group("stage-pools")  # one stage for the module, in one worker
 
@@ -204,3 +204,22 @@ async def test_two_workers_with_the_same_message_give_a_booking_its_places_once(
         assert numbered == 3, "asked eight times, chosen once"
         async with database.acquire() as connection:
             assert [pool.capacity for pool in await tickets.pools_of(connection, event)] == [20]
+
+
+def test_a_module_that_leaves_drift_behind_fails(stage, seller):
+    """The check at the end of every stage, with a pool and a subsection that were damaged for it."""
+    event = seller.opens(a_hall(("A", 3000, 2, 5), pools=[GA]))
+
+    async def damage(store, name, field, value):
+        await store.call("HSET", f"{store.prefix}{name}", field, value)
+
+    for name, field, value, right in (
+        (f"pool:{{{event}:GA}}", "sold", 1, 0),
+        (f"section_stats:{{{event}:A-1}}", "available", 9, 10),
+        (f"section_config:{{{event}:A-1}}", "price", 1, 3000),
+    ):
+        stage.look(lambda _, store, n=name, f=field, v=value: damage(store, n, f, v))
+        with pytest.raises(AssertionError, match="drift: "):
+            stage.look(lambda database, store: require_no_drift(database, store, patience_s=0.2))
+        stage.look(lambda _, store, n=name, f=field, v=right: damage(store, n, f, v))
+    stage.look(require_no_drift)
