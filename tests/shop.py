@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import asyncpg
+import msgspec
 
 from aisle.booking.booking import Booking, Request
 from aisle.booking.cart import Cart, Hold
@@ -83,3 +84,19 @@ def codes(outcomes: Sequence[object]) -> list[str]:
 
 def buyers(count: int) -> list[UUID]:
     return [uuid4() for _ in range(count)]
+
+
+async def time_passes(store: Store, event: int, buyer: UUID | str) -> None:
+    """The deadline of a buyer's cart and of its holds is now, by the store's own clock."""
+    key = f"{store.prefix}cart:{buyer}"
+    seconds, microseconds = await store.call("TIME")
+    now_ms = int(seconds) * 1000 + int(microseconds) // 1000
+    cart = msgspec.json.decode(await store.call("GET", key), type=Cart)
+    for hold in cart.holds:
+        for taking in hold.takings:
+            place = f"{{{event}:{taking.section}-{taking.subsection}}}"
+            line = (await store.call("HGET", f"{store.prefix}holds:{place}", hold.id)).decode().split("|")
+            line[5] = str(now_ms)
+            await store.call("HSET", f"{store.prefix}holds:{place}", hold.id, "|".join(line))
+            await store.call("ZADD", f"{store.prefix}locks:exp:{place}", now_ms, hold.id)
+    await store.call("SET", key, msgspec.json.encode(msgspec.structs.replace(cart, deadline_ms=now_ms)))
