@@ -21,7 +21,7 @@ SEQUENCE_MODULUS = 2**31
 
 FETCH_BYTES_MAX = 55 * 1024 * 1024  # Kafka's fetch.max.bytes of a broker
 FETCH_WAIT_MS_MAX = 60_000
-FETCH_GATHER_MS_MAX = 1_000
+FETCH_GATHER_MS_MAX = 10_000
 # Below this an answer came from the tail of the log; above it a consumer is catching up and is not made to wait.
 FETCH_TAIL_BYTES = 64 * 1024
 FETCH_ENTRIES_MAX = 512  # stream entries asked of the store in one read of one partition

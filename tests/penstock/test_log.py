@@ -165,6 +165,29 @@ def test_a_waiting_fetch_is_woken_by_an_append_long_before_its_time(
     assert time.monotonic() - started < 25
 
 
+def test_a_consumer_at_the_tail_gets_what_came_together_in_one_answer_if_the_operator_wants_it(
+    start_broker: StartBroker, topic: str
+) -> None:
+    """Without gathering the second fetch would be answered with the one record that is there when it comes."""
+    broker = start_broker("--fetch-gather", "4000")
+    with LogClient(broker.port) as writer, LogClient(broker.port) as reader:
+        writer.create(topic)
+        writer.produce(topic, batch_of(b"first"))
+        assert values(reader.fetch(topic, 0, wait=30_000)) == [(0, b"first")]
+        writer.produce(topic, batch_of(b"second"))
+        answers: list[dict[str, Any]] = []
+        thread = threading.Thread(target=lambda: answers.append(reader.fetch(topic, 1, wait=30_000)))
+        thread.start()
+        writer.produce(topic, batch_of(b"third"))
+        thread.join(30)
+        assert values(answers[0]) == [(1, b"second"), (2, b"third")]
+
+
+def test_gathering_without_end_is_refused(start_broker: StartBroker) -> None:
+    with pytest.raises(AssertionError):
+        start_broker("--fetch-gather", "10001")
+
+
 def test_min_bytes_holds_the_answer_back_until_there_is_enough_or_time_is_up(
     broker: BrokerProcess, client: LogClient, topic: str
 ) -> None:
