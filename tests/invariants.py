@@ -73,9 +73,14 @@ async def unsettled(database: asyncpg.Pool, store: Store, events: Sequence[int])
         tickets = await database.fetchval(
             "select count(*) from ticketing.tickets where event_id = $1 and state in (1, 2)", event
         )
-        taken = await _taken_in_store(database, store, event) - await live_holds(database, store, event)
+        reserved, sold = await _taken_in_store(database, store, event)
+        taken = reserved + sold - await live_holds(database, store, event)
         if not promised == tickets == taken:
             found.append(f"event {event}: {promised} seats promised, {tickets} tickets taken, {taken} in the store")
+        paid = await database.fetchval(
+            "select count(*) from ticketing.tickets where event_id = $1 and state = 2", event
+        )
+        found += [f"event {event}: {paid} tickets sold, {sold} in the store"] if paid != sold else []
     return found
 
 
@@ -212,14 +217,15 @@ async def _assert_books_agree(connection: asyncpg.Connection, event: int, kept: 
     assert -balances["provider:sandbox"] == provider == kept, f"the provider has {provider}, we kept {kept}"
 
 
-async def _taken_in_store(database: asyncpg.Pool, store: Store, event: int) -> int:
+async def _taken_in_store(database: asyncpg.Pool, store: Store, event: int) -> tuple[int, int]:
+    """Seats and places that are reserved, and those that are sold."""
     places = await database.fetch("select section, subsection from ticketing.subsections where event_id = $1", event)
     keys = [f"{store.prefix}section_stats:{{{event}:{row['section']}-{row['subsection']}}}" for row in places]
     replies = await store.call_many([("HMGET", key, "reserved", "sold") for key in keys])
     pools = await database.fetch("select pool from ticketing.pools where event_id = $1", event)
     keys = [f"{store.prefix}pool:{{{event}:{row['pool']}}}" for row in pools]
     replies += await store.call_many([("HMGET", key, "held", "sold") for key in keys])
-    return sum(int(number or 0) for reply in replies for number in reply)
+    return sum(int(reply[0] or 0) for reply in replies), sum(int(reply[1] or 0) for reply in replies)
 
 
 async def live_holds(database: asyncpg.Pool, store: Store, event: int) -> int:

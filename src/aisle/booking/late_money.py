@@ -43,6 +43,9 @@ class SeatsAgain(Protocol):
     async def give_back(self, event: int, booking: UUID, buyer: UUID, parts: Sequence[Part]) -> None: ...
 
 
+# Why a booking ended whose buyer still wants the seats. Who cancelled, or paid with another card, wants the money back.
+STILL_WANTED = ("expired", "payment_timeout", "taken")
+
 # AVAILABLE -> SOLD for a booking (a row as `store.lock` gives it); false, and nothing changed, if one is not free.
 SellFree = Callable[[asyncpg.Connection, asyncpg.Record], Awaitable[bool]]
 
@@ -118,6 +121,8 @@ class LateMoney:
             return current.seats_again
         async with self._till.database.acquire() as connection:
             [booking] = await store.bookings_of(connection, [payment.booking])
+        if booking.state is not State.CANCELLED or booking.reason not in STILL_WANTED:
+            return None
         again = booking.parts if current.tries == 0 else await self._seats.as_good(payment.event_id, booking.parts)
         if again is None:
             return None
@@ -154,12 +159,14 @@ class LateMoney:
     ) -> Payment:
         """A new booking for the buyer with these seats, within the same limits as any other, and sold."""
         now = self._till.clock()
-        await store.lock(connection, [payment.booking])
+        old = (await store.lock(connection, [payment.booking]))[payment.booking]
         current = (await payments.lock(connection, [payment.id]))[payment.id]
         if current.booking == id:
             return current  # another resolver was faster with the same try
         if current.state is not PaymentState.LATE or current.tries != payment.tries:
             raise _NotSeated
+        if old["reason"] not in STILL_WANTED:
+            raise _NotSeated  # other money for the same booking was faster
         [placed] = await store.place(connection, [_placing(payment, id, parts, sale)], now=now)
         if not placed.new:
             raise _NotSeated

@@ -147,7 +147,15 @@ class Payer:
         if answer.verdict is not Verdict.PENDING:
             async with self._till.database.acquire() as connection:
                 await moves.decline(connection, payment, answer.reason, self._till.take_back, now=self._till.clock())
+            await self._call_off(payment)
         return None
+
+    async def _call_off(self, payment: Payment) -> None:
+        """What could not be captured is given back, so that nobody captures it tomorrow."""
+        try:
+            await self._till.ask(self._till.providers[payment.provider].void(payment.id, payment.reference))
+        except ProviderSilent as silence:
+            log.warning("promise_not_given_back", payment=str(payment.id), reason=str(silence))
 
     async def aclose(self) -> None:
         for commits in (self._starts, self._deliveries, self._finishes):
