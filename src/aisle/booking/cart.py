@@ -195,7 +195,8 @@ def held_by_place(cart: Cart) -> tuple[Held, ...]:
             by_price.setdefault(taking.price, []).extend(taking.seats)
         parts = [Part(section, subsection, tuple(sorted(seats)), price) for price, seats in sorted(by_price.items())]
         places = sum(taking.places for _, taking in found)
-        held.append(Held(section, subsection, tuple(id for id, _ in found), tuple(parts), places))
+        ids = tuple(dict.fromkeys(id for id, _ in found))
+        held.append(Held(section, subsection, ids, tuple(parts), places))
     return tuple(held)
 
 
