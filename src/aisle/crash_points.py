@@ -43,7 +43,12 @@ PAYMENT_POINTS = (
     "after_late_seats",  # late money: its tickets are SOLD again, the money was not captured
 )
 
-POINTS = (*BOOKING_POINTS, *CART_POINTS, *PAYMENT_POINTS)
+DOOR_POINTS = (
+    "after_check_in",  # a guest is in, the door was not told
+    "after_reissue",  # a code is void, its buyer does not have the new one
+)
+
+POINTS = (*BOOKING_POINTS, *CART_POINTS, *PAYMENT_POINTS, *DOOR_POINTS)
 
 
 def crash_point(name: str) -> None:

@@ -87,6 +87,7 @@ LIVE_RECONNECT_SECONDS_MAX = 2.0
 # Tickets and doors. A full merge fits the default body size.
 SCANS_PER_MERGE_MAX = 200
 STAFF_PER_EVENT_MAX = 200
+VOIDED_PAGE_MAX = 1_000
 PDFS_AT_ONCE_MAX = 2
 
 # Sales figures: how old they may be, and how much of the time may go into counting them.

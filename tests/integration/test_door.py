@@ -186,6 +186,24 @@ def test_a_malformed_merge_is_refused_whole(show):
         refused(400, "bad_cursor", show.door.get(f"/events/{show.event}/scans", before=cursor))
 
 
+def test_a_door_without_a_network_knows_what_is_void(show, stage, seller, buyer):
+    path = f"/events/{show.event}/voided-codes"
+    assert expect(200, show.door.get(path)) == {"items": [], "next": None}
+    expect(200, buyer.post(f"/bookings/{show.booking}/tickets/A-1-1-2/reissue", {"version": 1}))
+    expect(200, buyer.post(f"/bookings/{show.booking}/tickets/A-1-1-2/reissue", {"version": 2}))
+    assert stage.refund(show.booking)
+    items, page = [], {"next": ""}
+    while page["next"] is not None:
+        page = expect(200, seller.get(path, limit=1, after=page["next"]))
+        items += page["items"]
+    assert items == [[0, 0, 1], [0, 1, 1], [0, 1, 2], [0, 1, 3]]
+    hall = expect(200, buyer.get(f"/events/{show.event}/seatmap"))["places"]
+    assert hall[0][:2] == ["A", 1]
+    for bad in ({"after": "1-2"}, {"after": "1-2-x"}, {"after": "9999999999-0-0"}, {"limit": 1001}):
+        refused(400, "invalid_request", show.door.get(path, **bad))
+    refused(404, "not_found", stage.staff().get(path))
+
+
 def test_an_earlier_scan_that_comes_late_is_the_entry_and_both_are_named(show, stage, seller):
     code = show.tickets[0]["code"]
     online = scan(show.door, show.event, code, gate="north")

@@ -96,6 +96,7 @@ ACCESS: Mapping[tuple[str, str], Callers] = {
     ("POST", "/api/v1/check-ins"): frozenset({Role.DOOR}),
     ("POST", "/api/v1/check-ins/merge"): frozenset({Role.DOOR}),
     ("GET", "/api/v1/events/{event_id}/scans"): frozenset({Role.DOOR, Role.SELLER}),
+    ("GET", "/api/v1/events/{event_id}/voided-codes"): frozenset({Role.DOOR, Role.SELLER}),
     ("GET", "/api/v1/events/{event_id}/sales"): frozenset({Role.SELLER}),
     ("GET", "/api/v1/events/{event_id}/sales.csv"): frozenset({Role.SELLER}),
     ("GET", "/api/v1/events/{event_id}/sales/updates"): frozenset({Role.SELLER}),

@@ -13,6 +13,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
+from aisle.crash_points import crash_point
 from aisle.door import store
 from aisle.door.code import Content, Unreadable, key_id_of, read_code
 from aisle.door.key_ring import KeyRing
@@ -51,7 +52,9 @@ class Door:
             try:
                 async with self._database.acquire() as connection, connection.transaction():
                     await _require_staff(connection, event, staff)
-                    return await _decide(connection, event, scans)
+                    checked = await _decide(connection, event, scans)
+                crash_point("after_check_in")
+                return checked
             except asyncpg.UniqueViolationError:
                 # Somebody sent one of these ids at the same moment: now it is in the log.
                 if not tries_left:

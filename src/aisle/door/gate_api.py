@@ -24,7 +24,7 @@ from aisle.door.check_in import Checked, Door, Shown
 from aisle.door.code import CODE_CHARS_MAX
 from aisle.door.scan import Outcome, Scan
 from aisle.errors import Problem
-from aisle.limits import PAGE_ROWS_MAX, SCANS_PER_MERGE_MAX, STAFF_PER_EVENT_MAX
+from aisle.limits import PAGE_ROWS_MAX, SCANS_PER_MERGE_MAX, STAFF_PER_EVENT_MAX, VOIDED_PAGE_MAX
 
 EventId = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Code = Annotated[str, Meta(min_length=1, max_length=CODE_CHARS_MAX, description="The text of the QR code.")]
@@ -71,6 +71,13 @@ class ScanView(msgspec.Struct, frozen=True, kw_only=True):
 
 class ScanList(msgspec.Struct, frozen=True):
     items: list[ScanView]
+    next: str | None = None
+
+
+class VoidedList(msgspec.Struct, frozen=True):
+    """Codes that are void, as (place, seat, version)."""
+
+    items: list[tuple[int, int, int]]
     next: str | None = None
 
 
@@ -136,7 +143,20 @@ def _scan_routes(desk: GateDesk) -> list[Any]:
         views = [await _view(desk, event_id, Checked(scan, None)) for scan in scans]
         return ScanList(views, _next(scans[-1]) if len(scans) == limit else None)
 
-    return [check_in, merge_check_ins, list_scans]
+    @get("/events/{event_id:int}/voided-codes", summary="Codes that open nothing, for doors without a network")
+    async def list_voided(
+        event_id: FromPath[int],
+        actor: CurrentActor,
+        after: Annotated[str, QueryParameter(pattern=r"^(\d{1,9}-\d{1,9}-\d{1,9})?$")] = "",
+        limit: Annotated[int, QueryParameter(ge=1, le=VOIDED_PAGE_MAX)] = VOIDED_PAGE_MAX,
+    ) -> VoidedList:
+        await _require_insider(desk, event_id, actor)
+        place, seat, version = map(int, after.split("-")) if after else (-1, -1, -1)
+        async with desk.database.acquire() as connection:
+            items = await store.voided_codes(connection, event_id, after=(place, seat, version), limit=limit)
+        return VoidedList(items, "-".join(map(str, items[-1])) if len(items) == limit else None)
+
+    return [check_in, merge_check_ins, list_scans, list_voided]
 
 
 def _staff_routes(desk: GateDesk) -> list[Any]:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
+from aisle.crash_points import crash_point
 from aisle.door import store
 from aisle.door.code import Content, write_code
 from aisle.door.key_ring import KeyRing, Pen
@@ -53,6 +54,7 @@ class TicketDesk:
         key = (seat.place, seat.seat)
         async with self._database.acquire() as connection:
             await store.void_version(connection, bought.show.id, bought.booking, key, version)
+            crash_point("after_reissue")
             row = (await store.sold_tickets(connection, bought.show.id, bought.booking, [key])).get(key)
         if row is None:
             raise Problem(409, "no_tickets", "this ticket was refunded")

@@ -138,6 +138,19 @@ async def log_of(
     return [_scan(row) for row in rows]
 
 
+async def voided_codes(
+    connection: asyncpg.Connection, event: int, *, after: tuple[int, int, int], limit: int
+) -> list[tuple[int, int, int]]:
+    """(place, seat, version) of codes that are void, in this order; `after` is the last one of the page before."""
+    rows = await connection.fetch(
+        """select place, seat, code_version from ticketing.voided_codes
+           where event_id = $1 and (place, seat, code_version) > ($2, $3, $4)
+           order by event_id, place, seat, code_version limit $5""",
+        event, *after, limit,
+    )  # fmt: skip
+    return [tuple(row) for row in rows]
+
+
 async def is_staff(connection: asyncpg.Connection, event: int, account: UUID) -> bool:
     found = await connection.fetchval(
         "select true from door.staff where event_id = $1 and account = $2", event, account
