@@ -15,6 +15,8 @@ import tempfile
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 
 import asyncpg
 import msgspec
@@ -25,6 +27,8 @@ from aisle.bench.cost import percentile
 from aisle.bench.load import Job, Result
 from aisle.bench.product import Product, running_product
 from aisle.bench.report import circumstances, say
+from aisle.bench.yardstick import seconds_of_the_usual_design
+from aisle.config import Config
 from aisle.db import open_database
 from aisle.ids import new_id
 from aisle.metrics import Metrics
@@ -51,6 +55,10 @@ class Size(msgspec.Struct, frozen=True):
     rows: int = 25
     seats_per_row: int = 20
     buyers: int = 256
+
+    @property
+    def names(self) -> list[str]:
+        return [chr(65 + n) for n in range(self.sections)]
 
     @property
     def seats(self) -> int:
@@ -85,8 +93,21 @@ async def _sell_out(product: Product, size: Size) -> dict[str, object]:
         result["single_p50_ms"] = await _one_at_a_time(product, database, seller, buyers[0])
         facts = await facts_of(database, event.id)
         result["drift"] = len((await verify_places(store, facts.halls)).findings)
-    result["yardstick_seconds"] = result["ratio"] = None
+    say("the usual design: one transaction a booking, rows locked")
+    usual = await _usual_seconds(config, size)
+    result["yardstick_seconds"] = round(usual, 3) if usual else None
+    result["ratio"] = round(usual / sold["seconds"], 2) if usual else None
     return result
+
+
+async def _usual_seconds(config: Config, size: Size) -> float | None:
+    return await seconds_of_the_usual_design(
+        config.database_url,
+        size.names,
+        (size.subsections, size.rows, size.seats_per_row),
+        deck_of(size, size.seats // 2),
+        partial(send_to, connections=size.buyers),
+    )
 
 
 class Created(msgspec.Struct, frozen=True):
@@ -96,7 +117,7 @@ class Created(msgspec.Struct, frozen=True):
 
 async def _rush(
     product: Product, database: asyncpg.Pool, event: int, buyers: Sequence[str], size: Size
-) -> dict[str, object]:
+) -> dict[str, Any]:
     bookings = size.seats // 2
     cpu, started = product.cpu_seconds(), time.perf_counter()
     answers = await place_orders(product, event, buyers, size, bookings, key="rush")
@@ -127,19 +148,27 @@ async def _rush(
 async def place_orders(
     product: Product, event: int, buyers: Sequence[str], size: Size, count: int, *, key: str
 ) -> Result:
-    # Every subsection is asked for exactly as often as it can seat a pair, in an order that is the same every time.
-    places = [(n, m) for n in range(size.sections) for m in range(1, size.subsections + 1)]
-    deck = (places * (count // len(places) + 1))[:count]
-    random.Random(7).shuffle(deck)  # noqa: S311 - the same rush every time
     requests = []
-    for n, (section, subsection) in enumerate(deck):
-        body = b'{"event_id":%d,"quantity":2,"section":"%c","subsection":%d}' % (event, 65 + section, subsection)
+    for n, (section, subsection) in enumerate(deck_of(size, count)):
+        body = b'{"event_id":%d,"quantity":2,"section":"%s","subsection":%d}' % (event, section.encode(), subsection)
         requests.append(request_bytes(buyers[n % len(buyers)], f"{key}-{n:08}", body))
     return await send(product, requests, connections=size.buyers)
 
 
+def deck_of(size: Size, count: int) -> list[tuple[str, int]]:
+    """Every subsection as often as it can seat a pair, in an order that is the same every time."""
+    places = [(section, n) for section in size.names for n in range(1, size.subsections + 1)]
+    deck = (places * (count // len(places) + 1))[:count]
+    random.Random(7).shuffle(deck)  # noqa: S311 - the same rush every time
+    return deck
+
+
 async def send(product: Product, requests: list[bytes], *, connections: int) -> Result:
-    job = Job(product.config.host, product.config.port, connections, requests)
+    return await send_to(product.config.port, requests, connections=connections)
+
+
+async def send_to(port: int, requests: list[bytes], *, connections: int) -> Result:
+    job = Job("127.0.0.1", port, connections, requests)
     # Into a file: a pipe of ten megabytes was cut short on a busy machine.
     with tempfile.TemporaryFile() as answers:
         process = await asyncio.create_subprocess_exec(
@@ -181,7 +210,7 @@ async def create_event(product: Product, seller: str, size: Size) -> Created:
         "currency": "EUR",
         "seats_per_booking": 10,
         "seats_per_buyer": 100_000,
-        "sections": [{"name": chr(65 + n), "price": 3000, "subsections": [plan]} for n in range(size.sections)],
+        "sections": [{"name": name, "price": 3000, "subsections": [plan]} for name in size.names],
     }
     started = time.perf_counter()
     created = await send(
