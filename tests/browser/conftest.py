@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, sync_playwright
 from tests.browser.visitor import Visitor
 from tests.conftest import Servers
 from tests.needs import need
-from tests.people import Person
+from tests.people import Person, a_hall
 from tests.stage import Stage, running_stage
 
 FLAGS = [
@@ -68,3 +68,19 @@ def visitor(stage: Stage, chromium: Browser) -> Iterator[Callable[..., Visitor]]
     yield arrive
     for one in everybody:
         one.ends()
+
+
+@pytest.fixture
+def pair_event(seller: Person) -> int:
+    return seller.opens(a_hall(("A", 3000, 4, 8), name="Two at a time"))
+
+
+@pytest.fixture
+def two(visitor: Callable[..., Visitor], pair_event: int) -> list[Visitor]:
+    """Two buyers in front of the seat list of the same block."""
+    both = [visitor(), visitor()]
+    for one in both:
+        one.registers(f"/events/{pair_event}")
+        one.sees_the_hall(pair_event)
+        one.opens_the_list("A")
+    return both

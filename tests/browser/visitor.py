@@ -14,6 +14,7 @@ from tests.people import GOOD_PASSWORD
 
 Value = TypeVar("Value")
 PATIENCE_MS = 60_000
+expect.set_options(timeout=PATIENCE_MS)
 # Answers that a page asks for and deals with itself.
 EXPECTED = ("Failed to load resource",)
 
@@ -82,7 +83,7 @@ class Visitor:
         return self.page.locator(f'#grid [data-seat="{(row - 1) * per_row + seat - 1}"]')
 
     def waits_for_cart(self, seats: int) -> None:
-        expect(self.page.locator("#cart .held li")).to_have_count(seats, timeout=PATIENCE_MS)
+        expect(self.page.locator("#cart .held li")).to_have_count(seats)
 
     def ends(self) -> None:
         self.context.close()

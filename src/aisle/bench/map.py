@@ -92,7 +92,7 @@ def _measure(browser: Any, url: str) -> dict[str, object]:
         if visit < 4:
             page.close()
     frames = {}
-    for name, presses in (("whole", 0), ("blocks", 3), ("seats", 3)):
+    for name, presses in (("whole", 0), ("blocks", 4), ("seats", 2)):
         for _ in range(presses):
             page.click("#zoom-in")
             page.wait_for_timeout(400)

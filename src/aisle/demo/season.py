@@ -96,7 +96,7 @@ def _cellar() -> dict[str, Any]:
     return {
         "name": "Late Set: Ines Duarte Trio",
         "venue": "The Cellar",
-        "description": "Piano, bass and drums, forty-eight seats, no amplification.",
+        "description": "Piano, bass and drums, forty-eight seats and some room to stand, no amplification.",
         "currency": "EUR",
         "time_zone": "Europe/Lisbon",
         "seats_per_booking": 4,
@@ -109,4 +109,5 @@ def _cellar() -> dict[str, Any]:
             },
             {"name": "Bar", "price": 2200, "subsections": [{"rows": 3, "seats_per_row": 8}]},
         ],
+        "pools": [{"name": "Standing", "price": 1400, "capacity": 30, "places_per_buyer": 4}],
     }

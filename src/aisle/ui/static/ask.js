@@ -32,7 +32,11 @@ async function ask(method, path, body, key) {
   if (key !== undefined) headers["idempotency-key"] = key;
   let reply;
   try {
-    reply = await fetch(`/api/v1${path}`, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+    reply = await fetch(`/api/v1${path}`, {
+      method,
+      headers,
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
   } catch {
     throw new Problem(0, "network", "no connection");
   }

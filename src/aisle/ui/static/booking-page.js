@@ -1,13 +1,14 @@
 // One booking from the first moment to the ticket: what it is now, live, and what can be done about it.
 import { get, newKey, post, serverNow } from "./ask.js";
 import { namesOf, placeOf } from "./cart.js";
-import { busy, byId, make, refill, say } from "./elements.js";
+import { askTwice, busy, byId, make, refill, say } from "./elements.js";
 import { follow } from "./live.js";
 import { clock, explain, knows, moment, money, text } from "./words.js";
 
 const place = byId("booking");
 const id = place.dataset.booking;
 const WORKING = ["PROCESSING", "PAYING"];
+const ASK_AFTER_MS = 3000;
 const CARDS = ["card_ok", "card_declined", "card_3ds", "card_timeout", "card_late"];
 
 let booking = null;
@@ -16,13 +17,18 @@ let show = null;
 let payment = null;
 let warning = "";
 let payKey = newKey();
+let asking = false;
 
 async function start() {
   booking = await get(`/bookings/${id}`);
   show = await get(`/events/${booking.event_id}`).catch(() => null);
   if (booking.state === "PAYING") await loadPayment();
   render();
-  follow("/bookings/updates", { snapshot: ({ bookings }) => bookings.forEach(update), booking: update }, () => undefined);
+  follow(
+    "/bookings/updates",
+    { snapshot: ({ bookings }) => bookings.forEach(update), booking: update },
+    () => undefined,
+  );
   setInterval(tick, 500);
 }
 
@@ -30,7 +36,10 @@ function update(changed) {
   if (changed.id !== id || (changed.state === booking.state && changed.seats.length === booking.seats.length)) return;
   booking = changed;
   if (booking.state !== "PENDING_PAYMENT") warning = "";
-  if (booking.state === "PAYING") loadPayment().then(render).catch(() => undefined);
+  if (booking.state === "PAYING")
+    loadPayment()
+      .then(render)
+      .catch(() => undefined);
   else payment = null;
   render();
   say(text(`booking.heading.${booking.state}`));
@@ -44,13 +53,18 @@ async function loadPayment() {
 function render() {
   place.removeAttribute("aria-busy");
   const { state } = booking;
-  refill(place,
-    make("div", { class: "booking-head" },
+  refill(
+    place,
+    make(
+      "div",
+      { class: "booking-head" },
       make("p", { class: "eyebrow" }, make("span", { class: `state ${state}` }, text(`booking.state.${state}`))),
       make("h1", { tabindex: -1 }, text(`booking.heading.${state}`)),
       make("p", { class: "lead" }, lead()),
     ),
-    WORKING.includes(state) ? make("div", { class: "progress", role: "progressbar", "aria-label": text(`booking.heading.${state}`) }) : null,
+    WORKING.includes(state)
+      ? make("div", { class: "progress", role: "progressbar", "aria-label": text(`booking.heading.${state}`) })
+      : null,
     warning ? make("p", { class: "warning", role: "alert" }, warning) : null,
     state === "PENDING_PAYMENT" ? payForm() : null,
     payment ? confirmForm() : null,
@@ -67,12 +81,16 @@ function lead() {
 }
 
 function facts() {
-  const seats = booking.seats.map((part) => `${placeOf(part)}: ${namesOf(part).join(", ")}`);
+  const seats = booking.seats.map((part) => `${placeOf(part)}: ${namesOf(part).join("; ")}`);
   const fact = (name, value) => [make("dt", {}, name), make("dd", {}, value)];
-  return make("section", { class: "panel" },
+  return make(
+    "section",
+    { class: "panel" },
     make("h2", {}, show?.name ?? text("booking.title")),
     show ? make("p", {}, `${moment(show.starts_at, show.time_zone)}${show.venue ? ` · ${show.venue}` : ""}`) : null,
-    make("dl", { class: "facts" },
+    make(
+      "dl",
+      { class: "facts" },
       ...seats.flatMap((line, n) => fact(n ? "" : text("booking.seats"), line)),
       ...(booking.total ? fact(text("cart.total"), money(booking.total, booking.currency)) : []),
       ...fact(text("booking.number"), id.slice(-12)),
@@ -81,11 +99,26 @@ function facts() {
 }
 
 function payForm() {
-  const button = make("button", { class: "primary wide", "data-key": "pay" }, text("pay.button", { total: money(booking.total, booking.currency) }));
-  const card = make("select", { name: "card", "data-key": "card" }, ...CARDS.map((name) => make("option", { value: name }, text(`pay.${name}`))));
-  const form = make("form", { class: "panel", id: "pay", novalidate: true },
+  const button = make(
+    "button",
+    { class: "primary wide", "data-key": "pay" },
+    text("pay.button", { total: money(booking.total, booking.currency) }),
+  );
+  const card = make(
+    "select",
+    { name: "card", "data-key": "card" },
+    ...CARDS.map((name) => make("option", { value: name }, text(`pay.${name}`))),
+  );
+  const form = make(
+    "form",
+    { class: "panel", id: "pay", novalidate: true },
     make("h2", {}, text("pay.heading")),
-    make("div", { class: "clock" }, make("span", {}, text("booking.pay_within")), make("strong", { role: "timer" }, clock(left()))),
+    make(
+      "div",
+      { class: "clock" },
+      make("span", {}, text("booking.pay_within")),
+      make("strong", { role: "timer" }, clock(left())),
+    ),
     make("p", { class: "note" }, text("pay.sandbox")),
     make("label", {}, text("pay.card"), card),
     button,
@@ -111,9 +144,19 @@ async function pay(method) {
 }
 
 function confirmForm() {
-  const button = make("button", { type: "button", class: "primary wide", "data-key": "confirm" }, text("pay.confirm_button"));
+  const button = make(
+    "button",
+    { type: "button", class: "primary wide", "data-key": "confirm" },
+    text("pay.confirm_button"),
+  );
   button.addEventListener("click", () => busy(button, confirm));
-  return make("section", { class: "panel" }, make("h2", {}, text("pay.heading")), make("p", {}, text("pay.confirm")), button);
+  return make(
+    "section",
+    { class: "panel" },
+    make("h2", {}, text("pay.heading")),
+    make("p", {}, text("pay.confirm")),
+    button,
+  );
 }
 
 async function confirm() {
@@ -127,36 +170,32 @@ async function confirm() {
 }
 
 function tickets() {
-  return make("section", { class: "panel" },
+  return make(
+    "section",
+    { class: "panel" },
     make("p", { class: "ok" }, text("booking.ready")),
-    make("a", { class: "button primary wide", href: `/api/v1/bookings/${id}/tickets.pdf`, download: `tickets-${id.slice(-12)}.pdf` }, text("booking.tickets")),
+    make(
+      "a",
+      {
+        class: "button primary wide",
+        href: `/api/v1/bookings/${id}/tickets.pdf`,
+        download: `tickets-${id.slice(-12)}.pdf`,
+      },
+      text("booking.tickets"),
+    ),
   );
 }
 
 function actions() {
   const back = make("a", { class: "button wide", href: `/events/${booking.event_id}` }, text("booking.again"));
-  if (booking.state === "PENDING_PAYMENT") return [question(text("booking.cancel"), text("booking.cancel_confirm"), "cancel")];
+  if (booking.state === "PENDING_PAYMENT")
+    return [question(text("booking.cancel"), text("booking.cancel_confirm"), "cancel")];
   if (booking.state === "PAID") return [question(text("booking.refund"), text("booking.refund_confirm"), "refund")];
   return WORKING.includes(booking.state) ? [] : [back];
 }
 
-// A button that asks once more in its own place.
 function question(words, really, verb) {
-  const yes = make("button", { type: "button", "data-key": `${verb}-yes` }, text("booking.yes"));
-  const no = make("button", { type: "button", class: "primary", "data-key": `${verb}-no` }, text("booking.no"));
-  const ask = make("button", { type: "button", class: "quiet", "data-key": verb }, words);
-  const asked = make("div", { class: "panel", role: "group", hidden: true }, make("p", {}, really), no, yes);
-  ask.addEventListener("click", () => {
-    asked.hidden = false;
-    ask.hidden = true;
-    no.focus();
-  });
-  no.addEventListener("click", () => {
-    asked.hidden = true;
-    ask.hidden = false;
-    ask.focus();
-  });
-  yes.addEventListener("click", () => busy(yes, async () => {
+  return askTwice({ key: verb, words, really, yes: text("booking.yes"), no: text("booking.no") }, async () => {
     try {
       await post(`/bookings/${id}/${verb}`);
       warning = "";
@@ -164,8 +203,7 @@ function question(words, really, verb) {
       warning = explain(problem);
     }
     await reload();
-  }));
-  return make("div", { class: "actions" }, ask, asked);
+  });
 }
 
 async function reload() {
@@ -188,10 +226,21 @@ function tick() {
   if (!time) return;
   time.textContent = clock(left());
   place.querySelector("#pay .clock").classList.toggle("soon", left() < 60_000);
-  // The server decides; what it decided comes by the stream, or by asking once the time is over.
-  if (left() < -2000) reload();
+  // The server decides; what it decided comes by the stream, or by asking when the time has been over for a while.
+  if (left() < -ASK_AFTER_MS && !asking) {
+    asking = true;
+    setTimeout(() => (asking = false), ASK_AFTER_MS);
+    reload();
+  }
 }
 
 start().catch((problem) => {
-  refill(place, make("div", { class: "empty" }, make("h1", {}, problem.status === 404 ? text("booking.not_found") : explain(problem))));
+  refill(
+    place,
+    make(
+      "div",
+      { class: "empty" },
+      make("h1", {}, problem.status === 404 ? text("booking.not_found") : explain(problem)),
+    ),
+  );
 });

@@ -34,16 +34,24 @@ function line(booking) {
 
 function fill(item, booking) {
   const show = shows.get(booking.event_id);
-  const seats = booking.seats.map((part) => `${placeOf(part)}: ${namesOf(part).join(", ")}`).join(" · ");
+  const seats = booking.seats.map((part) => `${placeOf(part)}: ${namesOf(part).join("; ")}`).join(" · ");
   const hadFocus = item.contains(document.activeElement);
   item.replaceChildren(
-    make("a", { href: `/bookings/${booking.id}` },
-      make("span", { class: "first" },
+    make(
+      "a",
+      { href: `/bookings/${booking.id}` },
+      make(
+        "span",
+        { class: "first" },
         make("strong", {}, show?.name ?? text("booking.title")),
         make("span", { class: `state ${booking.state}` }, text(`booking.state.${booking.state}`)),
       ),
       show ? make("span", { class: "second" }, moment(show.starts_at, show.time_zone)) : null,
-      make("span", { class: "second" }, [seats, booking.total ? money(booking.total, booking.currency) : ""].filter(Boolean).join(" · ")),
+      make(
+        "span",
+        { class: "second" },
+        [seats, booking.total ? money(booking.total, booking.currency) : ""].filter(Boolean).join(" · "),
+      ),
     ),
   );
   if (hadFocus) item.firstElementChild.focus();
@@ -59,5 +67,11 @@ async function update(booking) {
 
 older.addEventListener("click", () => load().catch((problem) => say(explain(problem))));
 load()
-  .then(() => follow("/bookings/updates", { snapshot: ({ bookings }) => bookings.toReversed().forEach(update), booking: update }, () => undefined))
+  .then(() =>
+    follow(
+      "/bookings/updates",
+      { snapshot: ({ bookings }) => bookings.toReversed().forEach(update), booking: update },
+      () => undefined,
+    ),
+  )
   .catch((problem) => say(explain(problem)));

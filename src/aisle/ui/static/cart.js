@@ -1,7 +1,7 @@
 // What this buyer holds: asked from the API, shown with its clock, given back, extended, checked out.
 import { get, newKey, post, remove, serverNow } from "./ask.js";
 import { busy, make, refill, say } from "./elements.js";
-import { clock, explain, money, seatName, text } from "./words.js";
+import { clock, explain, money, seatNames, text } from "./words.js";
 
 const SOON_MS = 60_000;
 
@@ -120,8 +120,15 @@ function fullCart(cart) {
     make("h2", {}, text("cart.heading")),
     clockLine(cart),
     make("ul", { class: "held" }, ...view.holds.map((hold) => holdLine(cart, hold))),
-    make("p", { class: "total" }, make("span", {}, text("cart.total")), make("strong", {}, money(view.total, view.currency))),
-    make("div", { class: "actions" },
+    make(
+      "p",
+      { class: "total" },
+      make("span", {}, text("cart.total")),
+      make("strong", {}, money(view.total, view.currency)),
+    ),
+    make(
+      "div",
+      { class: "actions" },
       action("checkout", "primary wide", text("cart.checkout"), () => cart.checkOut()),
       here ? null : make("a", { class: "button wide", href: `/events/${view.event_id}` }, text("cart.back")),
       action("empty", "quiet", text("cart.empty_all"), () => cart.releaseAll()),
@@ -137,7 +144,9 @@ function clockLine(cart) {
     await cart.extend();
     say(text("cart.extended"));
   };
-  return make("div", { class: "clock" },
+  return make(
+    "div",
+    { class: "clock" },
     make("span", {}, text("cart.time_left")),
     make("strong", { role: "timer" }, clock(cart.left)),
     canExtend ? action("extend", "", text("cart.extend"), extend) : null,
@@ -147,15 +156,19 @@ function clockLine(cart) {
 function holdLine(cart, hold) {
   const names = hold.seats.flatMap((part) => namesOf(part));
   const where = [...new Set(hold.seats.map(placeOf))].join(", ");
-  return make("li", {},
-    make("span", { class: "seat" }, names.join(", "), make("small", {}, where)),
+  return make(
+    "li",
+    {},
+    make("span", { class: "seat" }, names.join("; "), make("small", {}, where)),
     make("span", { class: "amount" }, money(hold.total, hold.currency)),
-    action(`release-${hold.id}`, "", "×", () => cart.release(hold), { "aria-label": text("cart.remove", { seat: names.join(", ") }) }),
+    action(`release-${hold.id}`, "", "×", () => cart.release(hold), {
+      "aria-label": text("cart.remove", { seat: names.join("; ") }),
+    }),
   );
 }
 
 export function namesOf(part) {
-  return part.subsection ? part.seats.map(seatName) : [text("cart.places", { count: part.seats.length, pool: part.section })];
+  return part.subsection ? seatNames(part.seats) : [text("cart.places", { count: part.places, pool: part.section })];
 }
 
 export function placeOf(part) {

@@ -17,7 +17,8 @@ export const byId = (id) => document.getElementById(id);
 export function refill(parent, ...children) {
   const key = parent.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
   parent.replaceChildren(...children.filter((child) => child !== null && child !== undefined));
-  if (key !== undefined) (parent.querySelector(`[data-key="${CSS.escape(key)}"]`) ?? parent.querySelector("button, a"))?.focus();
+  if (key !== undefined)
+    (parent.querySelector(`[data-key="${CSS.escape(key)}"]`) ?? parent.querySelector("button, a"))?.focus();
 }
 
 let hide = 0;
@@ -41,4 +42,21 @@ export async function busy(button, work) {
     button.removeAttribute("aria-busy");
     button.removeAttribute("aria-disabled");
   }
+}
+
+// A button that asks once more in its own place before it does something that cannot be undone.
+export function askTwice({ key, words, really, yes, no }, work) {
+  const ask = make("button", { type: "button", class: "quiet", "data-key": key }, words);
+  const keep = make("button", { type: "button", class: "primary", "data-key": `${key}-no` }, no);
+  const act = make("button", { type: "button", "data-key": `${key}-yes` }, yes);
+  const asked = make("div", { class: "panel", role: "group", hidden: true }, make("p", {}, really), keep, act);
+  const show = (isAsked) => {
+    asked.hidden = !isAsked;
+    ask.hidden = isAsked;
+    (isAsked ? keep : ask).focus();
+  };
+  ask.addEventListener("click", () => show(true));
+  keep.addEventListener("click", () => show(false));
+  act.addEventListener("click", () => busy(act, work));
+  return make("div", { class: "actions" }, ask, asked);
 }

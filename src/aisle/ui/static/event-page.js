@@ -2,11 +2,10 @@
 import { get } from "./ask.js";
 import { Cart, namesOf, placeOf, showCart } from "./cart.js";
 import { busy, byId, make, say } from "./elements.js";
-import { readColours } from "./hall/colours.js";
+import { drawLegend, showSections, showTip, wireTools } from "./hall/controls.js";
 import { Hall, seatIndex, seatText } from "./hall/hall.js";
 import { SeatList } from "./hall/list.js";
 import { HallMap } from "./hall/map.js";
-import { drawSign } from "./hall/signs.js";
 import { follow } from "./live.js";
 import { explain, money, seatName, text } from "./words.js";
 
@@ -18,15 +17,26 @@ async function start() {
   drawLegend();
   const [plan, sections] = await Promise.all([get(`/events/${eventId}/hall`), get(`/events/${eventId}/sections`)]);
   const hall = new Hall(plan, sections);
-  const onPick = (place, seat) => pick(hall, place, seat);
-  const map = new HallMap(byId("canvas"), hall, { onPick, onPoint: showTip(hall) });
-  const list = new SeatList({ sections: byId("list-section"), subsections: byId("list-subsection"), grid: byId("grid") }, hall, onPick);
-  // Programs that look at the page (tests, pictures for the documentation) find a seat's pixels by its name.
-  byId("canvas").positionOf = (place, seat) => map.positionOf(hall.byName.get(place), seatIndex(hall.byName.get(place), seat));
-  wireTools(map);
-  showSections(hall, map, list);
+  // An event that sells counted places only has nothing to draw.
+  byId("hall").hidden = hall.places.length === 0;
+  const list = hall.places.length ? showHall(hall) : null;
   watch(hall);
   if (cart) await startCart(hall, list);
+}
+
+function showHall(hall) {
+  const onPick = (place, seat) => pick(hall, place, seat);
+  const map = new HallMap(byId("canvas"), hall, { onPick, onPoint: showTip(hall) });
+  const parts = { sections: byId("list-section"), subsections: byId("list-subsection"), grid: byId("grid") };
+  const list = new SeatList(parts, hall, onPick);
+  // Programs that look at the page (tests, pictures for the documentation) find a seat's pixels by its name.
+  byId("canvas").positionOf = (name, seat) => {
+    const place = hall.byName.get(name);
+    return map.positionOf(place, seatIndex(place, seat));
+  };
+  wireTools(map);
+  showSections(hall, map, list);
+  return list;
 }
 
 function watch(hall) {
@@ -55,9 +65,17 @@ async function startCart(hall, list) {
   showCart(byId("cart"), cart);
   cart.addEventListener("change", () => {
     const own = cart.view.event_id === Number(eventId) ? cart.view.holds : [];
-    hall.setOwn("mine", own.flatMap((hold) => hold.seats.map((part) => [part.section, part.subsection, part.seats])));
+    hall.setOwn(
+      "mine",
+      own.flatMap((hold) => hold.seats.map((part) => [part.section, part.subsection, part.seats])),
+    );
   });
-  byId("best-section").append(...hall.sections.map((s) => make("option", { value: s.section }, `${s.section} — ${money(s.price, hall.currency)}`)));
+  byId("best").hidden = list === null;
+  byId("best-section").append(
+    ...hall.sections.map((s) =>
+      make("option", { value: s.section }, `${s.section} — ${money(s.price, hall.currency)}`),
+    ),
+  );
   byId("best").addEventListener("submit", (event) => {
     event.preventDefault();
     busy(event.submitter ?? event.target.querySelector("button"), () => findBest(event.target, hall, list));
@@ -68,8 +86,13 @@ async function startCart(hall, list) {
 
 async function markBooked(hall) {
   const { items } = await get("/bookings?limit=100");
-  const mine = items.filter((b) => b.event_id === Number(eventId) && ["PENDING_PAYMENT", "PAYING", "PAID"].includes(b.state));
-  hall.setOwn("booked", mine.flatMap((b) => b.seats.map((part) => [part.section, part.subsection, part.seats])));
+  const mine = items.filter(
+    (b) => b.event_id === Number(eventId) && ["PENDING_PAYMENT", "PAYING", "PAID"].includes(b.state),
+  );
+  hall.setOwn(
+    "booked",
+    mine.flatMap((b) => b.seats.map((part) => [part.section, part.subsection, part.seats])),
+  );
 }
 
 async function pick(hall, place, seat) {
@@ -101,7 +124,8 @@ async function take(hall, place, seat) {
 
 async function giveBack(place, seat) {
   const name = seatText(place, seat);
-  const isIn = (hold) => hold.seats.some((p) => p.section === place.section && p.subsection === place.number && p.seats.includes(name));
+  const isIn = (hold) =>
+    hold.seats.some((p) => p.section === place.section && p.subsection === place.number && p.seats.includes(name));
   const hold = cart.view.holds.find(isIn);
   if (hold) await cart.release(hold);
 }
@@ -118,21 +142,24 @@ async function findBest(form, hall, list) {
   const order = { mode: "best_available", quantity: Number(data.get("quantity")) };
   if (data.get("section")) order.section = data.get("section");
   if (data.get("accessible")) order.accessible = 1;
-  await holdAndSay(order, (hold) => {
-    const [part] = hold.seats;
-    const place = part && hall.byName.get(`${part.section}-${part.subsection}`);
-    if (place) list.show(place);
-    return place;
-  });
+  const hold = await holdAndSay(order);
+  const [part] = hold?.seats ?? [];
+  const place = part && hall.byName.get(`${part.section}-${part.subsection}`);
+  if (place) list.show(place);
 }
 
-async function holdAndSay(order, then = () => undefined) {
+async function holdAndSay(order) {
   try {
     const hold = await cart.hold(eventId, order);
-    say(text("pick.found", { seats: hold.seats.map((part) => `${placeOf(part)}: ${namesOf(part).join(", ")}`).join("; ") }));
-    then(hold);
+    say(
+      text("pick.found", {
+        seats: hold.seats.map((part) => `${placeOf(part)}: ${namesOf(part).join("; ")}`).join("; "),
+      }),
+    );
+    return hold;
   } catch (problem) {
     say(explain(problem));
+    return null;
   }
 }
 
@@ -143,79 +170,23 @@ function showPools(hall) {
     const count = make("input", { type: "number", min: 1, max: pool.places_per_buyer, value: 1, inputmode: "numeric" });
     const button = make("button", {}, text("pick.pool_button"));
     const left = make("p", { class: "note" });
-    const form = make("form", { class: "fields", novalidate: true }, make("label", {}, text("pick.pool_how_many", { pool: pool.section }), count), button);
+    const form = make(
+      "form",
+      { class: "fields", novalidate: true },
+      make("label", {}, text("pick.pool_how_many", { pool: pool.section }), count),
+      button,
+    );
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      busy(button, () => holdAndSay({ mode: "best_available", section: pool.section, quantity: Number(count.value) || 1 }));
+      busy(button, () =>
+        holdAndSay({ mode: "best_available", pool: pool.section, quantity: Number(count.value) || 1 }),
+      );
     });
-    const update = () => (left.textContent = `${money(pool.price, hall.currency)} · ${text("event.left", { count: pool.available })}`);
+    const update = () =>
+      (left.textContent = `${money(pool.price, hall.currency)} · ${text("event.left", { count: pool.available })}`);
     hall.addEventListener("change", update);
     update();
     panel.append(form, left);
-  }
-}
-
-// One chip a section: its colour on the map, its price, what is left. Pressed, it brings the section closer.
-function showSections(hall, map, list) {
-  const counts = new Map();
-  for (const { section, price } of hall.sections) {
-    const { tier } = hall.places.find((place) => place.section === section);
-    const left = make("span");
-    counts.set(section, left);
-    const chip = make("button", { type: "button" }, make("i", { class: `tier-${tier}` }), make("b", {}, section), ` ${money(price, hall.currency)} · `, left);
-    chip.addEventListener("click", () => {
-      if (byId("map").hidden) list.showSection(section);
-      else map.showSection(section);
-    });
-    byId("sections").append(make("li", {}, chip));
-  }
-  const update = () => {
-    for (const [section, left] of counts) {
-      const free = hall.freeIn(section);
-      left.textContent = free ? text("event.left", { count: free.toLocaleString("en") }) : text("event.sold_out");
-    }
-  };
-  hall.addEventListener("change", update);
-}
-
-function showTip(hall) {
-  const tip = byId("tip");
-  return (found) => {
-    tip.hidden = !found;
-    if (!found) return;
-    const { place, seat, near, x, y } = found;
-    const where = text("seat.place", { section: place.section, subsection: place.number });
-    const price = money(place.price, hall.currency);
-    const first = near ? `${seatName(seatText(place, seat))} · ${price}` : `${where} · ${price}`;
-    const kind = near ? text(`seat.${hall.kindOf(place, seat)}`) : text("event.left", { count: place.free });
-    const accessible = near && place.accessible.has(seat) ? ` · ${text("seat.accessible")}` : "";
-    tip.replaceChildren(make("b", {}, first), near ? `${where} · ${kind}${accessible}` : kind);
-    const box = tip.parentElement.getBoundingClientRect();
-    tip.style.translate = `${Math.min(x + 14, box.width - tip.offsetWidth - 8)}px ${y > box.height - 90 ? y - 64 : y + 16}px`;
-  };
-}
-
-function wireTools(map) {
-  byId("zoom-in").addEventListener("click", () => map.zoomBy(1.6));
-  byId("zoom-out").addEventListener("click", () => map.zoomBy(1 / 1.6));
-  byId("zoom-all").addEventListener("click", () => map.showAll());
-  const views = { map: byId("show-map"), list: byId("show-list") };
-  for (const [name, button] of Object.entries(views)) {
-    button.addEventListener("click", () => {
-      for (const [other, b] of Object.entries(views)) b.setAttribute("aria-pressed", other === name ? "true" : "false");
-      byId("map").hidden = name !== "map";
-      byId("zoom-tools").hidden = name !== "map";
-      byId("list").hidden = name !== "list";
-    });
-  }
-  byId("canvas").addEventListener("pointerdown", () => byId("hint").remove(), { once: true });
-}
-
-function drawLegend() {
-  const colours = readColours();
-  for (const sign of document.querySelectorAll(".sign")) {
-    const isAccessible = sign.dataset.sign === "accessible";
-    drawSign(sign.getContext("2d"), isAccessible ? "free" : sign.dataset.sign, isAccessible, colours.tiers[1], colours, sign.width);
   }
 }
 

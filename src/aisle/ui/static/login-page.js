@@ -26,7 +26,8 @@ async function send() {
   } catch (problem) {
     const field = FIELD_OF[problem.code];
     // The server's own sentence on a password says which rule it breaks.
-    const words = problem.code === "weak_password" ? `${text("problem.weak_password")} (${problem.detail})` : explain(problem);
+    const words =
+      problem.code === "weak_password" ? `${text("problem.weak_password")} (${problem.detail})` : explain(problem);
     if (!field) return void (byId("form-wrong").textContent = words);
     wrong(field, words);
     return byId(field).focus();

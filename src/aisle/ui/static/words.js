@@ -20,7 +20,14 @@ export function money(minor, currency) {
 }
 
 export function moment(iso, timeZone) {
-  const options = { weekday: "long", day: "numeric", month: "long", year: "numeric", hour: "2-digit", minute: "2-digit" };
+  const options = {
+    weekday: "long",
+    day: "numeric",
+    month: "long",
+    year: "numeric",
+    hour: "2-digit",
+    minute: "2-digit",
+  };
   return new Intl.DateTimeFormat("en-GB", { ...options, timeZone }).format(new Date(iso));
 }
 
@@ -34,6 +41,20 @@ export function clock(ms) {
 export function seatName(name) {
   const [row, seat] = name.split("-");
   return text("seat.name", { row, seat });
+}
+
+// Seats of one block, row by row: "Row 6, seats 7, 8".
+export function seatNames(names) {
+  const rows = new Map();
+  for (const name of names) {
+    const [row, seat] = name.split("-");
+    rows.set(row, [...(rows.get(row) ?? []), seat]);
+  }
+  return [...rows].map(([row, seats]) =>
+    seats.length === 1
+      ? text("seat.name", { row, seat: seats[0] })
+      : text("seat.names", { row, seats: seats.join(", ") }),
+  );
 }
 
 // What a problem of the API means to the person in front of the page.

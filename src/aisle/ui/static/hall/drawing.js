@@ -1,13 +1,15 @@
 // Draws a hall on a canvas: from afar each block is one small picture of its seats, from near each seat is a sign.
 //
-// What is on the screen is at most some thousand stamps whatever the size of the hall, which is why a frame stays
-// within its 16 ms. Pictures of blocks are repaired seat by seat when something changes.
+// What is on the screen is at most some thousand stamps whatever the size of the hall, and while the map moves far
+// fewer: small seats are drawn one by one when it has come to rest. Pictures of blocks are repaired seat by seat when
+// something changes.
 import { money, text } from "../words.js";
 import { WALK } from "./layout.js";
 import { Stamps } from "./signs.js";
 
-// From this many pixels a seat on, seats are drawn one by one.
+// From this many pixels a seat on, seats are drawn one by one; while the map moves, from more.
 export const SEAT_PIXELS = 9;
+const MOVING_SEAT_PIXELS = 18;
 const LABEL_PIXELS = 15;
 const BLOCK_NAME_PIXELS = 7;
 const PILL_HEIGHT = 26;
@@ -45,14 +47,15 @@ export class Drawing {
     for (const pictures of Object.values(this.pictures)) pictures.clear();
   }
 
-  draw(transform, width, height, ratio) {
+  draw(transform, width, height, ratio, isMoving) {
     const { context, colours } = this;
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.fillStyle = colours.ground;
     context.fillRect(0, 0, this.canvas.width, this.canvas.height);
     const view = { k: transform.k, x: transform.x, y: transform.y, width, height, ratio };
     this.drawStage(view);
-    const near = transform.k >= SEAT_PIXELS;
+    const near = transform.k >= (isMoving ? MOVING_SEAT_PIXELS : SEAT_PIXELS);
+    if (near) this.stamps.resize(transform.k * ratio);
     for (const block of this.layout.blocks) {
       if (!isVisible(block, view)) continue;
       this.enter(block, view);
@@ -64,7 +67,14 @@ export class Drawing {
 
   enter(block, { k, x, y, ratio }) {
     const s = k * ratio;
-    this.context.setTransform(s * block.cos, -s * block.sin, s * block.sin, s * block.cos, (block.x * k + x) * ratio, (block.y * k + y) * ratio);
+    this.context.setTransform(
+      s * block.cos,
+      -s * block.sin,
+      s * block.sin,
+      s * block.cos,
+      (block.x * k + x) * ratio,
+      (block.y * k + y) * ratio,
+    );
   }
 
   drawPicture({ place }, { k, ratio }) {
@@ -171,7 +181,12 @@ export class Drawing {
       if (x < -200 || y < -40 || x > view.width + 200 || y > view.height + 40) continue;
       const free = hall.freeIn(label.section);
       const left = free ? text("event.left", { count: free.toLocaleString("en") }) : text("event.sold_out");
-      this.writePill(`${label.section} · ${money(label.price, hall.currency)} · ${left}`, x, y, colours.tiers[label.tier - 1]);
+      this.writePill(
+        `${label.section} · ${money(label.price, hall.currency)} · ${left}`,
+        x,
+        y,
+        colours.tiers[label.tier - 1],
+      );
     }
   }
 
@@ -181,7 +196,13 @@ export class Drawing {
       const away = block.place.rows + 1.2;
       const x = block.x + (block.place.perRow / 2) * block.cos + away * block.sin;
       const y = block.y - (block.place.perRow / 2) * block.sin + away * block.cos;
-      this.writeCentred(`${block.place.section} ${block.place.number}`, x * view.k + view.x, y * view.k + view.y, 12, this.colours.soft);
+      this.writeCentred(
+        `${block.place.section} ${block.place.number}`,
+        x * view.k + view.x,
+        y * view.k + view.y,
+        12,
+        this.colours.soft,
+      );
     }
   }
 
@@ -224,7 +245,12 @@ function isVisible(block, { k, x, y, width, height }) {
 // The rows and columns of a block that can be on the screen: the screen's corners in the block's own axes.
 function visiblePart(block, { k, x, y, width, height }) {
   const { perRow, rows } = block.place;
-  const corners = [[0, 0], [width, 0], [0, height], [width, height]].map(([px, py]) => {
+  const corners = [
+    [0, 0],
+    [width, 0],
+    [0, height],
+    [width, height],
+  ].map(([px, py]) => {
     const [dx, dy] = [(px - x) / k - block.x, (py - y) / k - block.y];
     return [dx * block.cos - dy * block.sin, dx * block.sin + dy * block.cos];
   });

@@ -76,7 +76,10 @@ export class Hall extends EventTarget {
     for (const [seat, state] of delta.changes) place.states[seat] = state;
     place.version = delta.version;
     this.count(place);
-    this.tell(place, delta.changes.map(([seat]) => seat));
+    this.tell(
+      place,
+      delta.changes.map(([seat]) => seat),
+    );
     return true;
   }
 
@@ -146,5 +149,7 @@ export function seatIndex(place, name) {
 // Price -> 1 (dearest) to 5.
 function tiersOf(prices) {
   const sorted = [...new Set(prices)].sort((a, b) => b - a);
-  return new Map(sorted.map((price, n) => [price, Math.min(TIERS, Math.floor((n * TIERS) / Math.max(sorted.length, TIERS)) + 1)]));
+  return new Map(
+    sorted.map((price, n) => [price, Math.min(TIERS, Math.floor((n * TIERS) / Math.max(sorted.length, TIERS)) + 1)]),
+  );
 }

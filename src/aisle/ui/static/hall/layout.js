@@ -93,7 +93,13 @@ function labelsOf(ring, radius, start, angles) {
     angle -= angles[n];
     if (place.section !== ring.blocks[n + 1]?.section) {
       const middle = -(from + angle) / 2;
-      labels.push({ section: place.section, tier: place.tier, price: place.price, angle: middle, radius: radius - WALK * 0.4 });
+      labels.push({
+        section: place.section,
+        tier: place.tier,
+        price: place.price,
+        angle: middle,
+        radius: radius - WALK * 0.4,
+      });
       from = angle;
     }
   });
@@ -103,13 +109,18 @@ function labelsOf(ring, radius, start, angles) {
 function stageOf(rings, radius) {
   const width = Math.min(widthOf(rings[0]?.blocks ?? []), radius * 1.5) * 0.62;
   const depth = Math.min(width * 0.3, radius * 0.35);
-  return { width, depth, y: radius - WALK * 1.6 - depth };
+  return { width, depth, y: radius - WALK * 1.2 - depth * 1.5 };
 }
 
 function boundsOf(blocks) {
   const bounds = { left: Infinity, right: -Infinity, top: Infinity, bottom: -Infinity };
   for (const block of blocks) {
-    for (const [u, v] of [[0, 0], [1, 0], [0, 1], [1, 1]]) {
+    for (const [u, v] of [
+      [0, 0],
+      [1, 0],
+      [0, 1],
+      [1, 1],
+    ]) {
       const x = block.x + u * block.place.perRow * block.cos + v * block.place.rows * block.sin;
       const y = block.y - u * block.place.perRow * block.sin + v * block.place.rows * block.cos;
       bounds.left = Math.min(bounds.left, x);

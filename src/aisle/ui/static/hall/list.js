@@ -30,7 +30,10 @@ export class SeatList {
     this.place = place;
     this.sections.value = place.section;
     this.subsections.value = place.number;
-    this.grid.setAttribute("aria-label", text("list.grid", { place: text("seat.place", { section: place.section, subsection: place.number }) }));
+    this.grid.setAttribute(
+      "aria-label",
+      text("list.grid", { place: text("seat.place", { section: place.section, subsection: place.number }) }),
+    );
     this.grid.setAttribute("aria-rowcount", place.rows);
     this.grid.setAttribute("aria-colcount", place.perRow);
     this.cells = [];
@@ -44,11 +47,26 @@ export class SeatList {
     const { place } = this;
     const cells = Array.from({ length: place.perRow }, (_, column) => {
       const seat = row * place.perRow + column;
-      const cell = make("div", { role: "gridcell", tabindex: -1, class: `tier-${place.tier}`, "data-seat": seat, "data-accessible": place.accessible.has(seat) }, String(column + 1));
+      const cell = make(
+        "div",
+        {
+          role: "gridcell",
+          tabindex: -1,
+          class: `tier-${place.tier}`,
+          "data-seat": seat,
+          "data-accessible": place.accessible.has(seat),
+        },
+        String(column + 1),
+      );
       this.cells.push(cell);
       return cell;
     });
-    return make("div", { role: "row" }, make("div", { role: "rowheader" }, text("list.row", { row: row + 1 })), ...cells);
+    return make(
+      "div",
+      { role: "row" },
+      make("div", { role: "rowheader" }, text("list.row", { row: row + 1 })),
+      ...cells,
+    );
   }
 
   update(place, seats) {
@@ -67,7 +85,10 @@ export class SeatList {
     cell.dataset.state = kind;
     const name = text("seat.name", { row: Math.floor(seat / place.perRow) + 1, seat: (seat % place.perRow) + 1 });
     const label = place.accessible.has(seat) ? "seat.label_accessible" : "seat.label";
-    cell.setAttribute("aria-label", text(label, { name, price: money(place.price, hall.currency), state: text(`seat.${kind}`) }));
+    cell.setAttribute(
+      "aria-label",
+      text(label, { name, price: money(place.price, hall.currency), state: text(`seat.${kind}`) }),
+    );
     cell.setAttribute("aria-selected", kind === "mine" ? "true" : "false");
     cell.setAttribute("aria-disabled", kind === "free" || kind === "mine" ? "false" : "true");
   }
@@ -78,7 +99,11 @@ export class SeatList {
     const left = (free) => (free ? text("event.left", { count: free }) : text("event.sold_out"));
     for (const option of this.sections.options) {
       const { price } = hall.sections.find((s) => s.section === option.value);
-      option.textContent = text("list.option", { section: option.value, price: money(price, hall.currency), left: left(hall.freeIn(option.value)) });
+      option.textContent = text("list.option", {
+        section: option.value,
+        price: money(price, hall.currency),
+        left: left(hall.freeIn(option.value)),
+      });
     }
     for (const option of this.subsections.options) {
       const place = hall.byName.get(`${this.sections.value}-${option.value}`);

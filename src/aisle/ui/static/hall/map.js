@@ -9,6 +9,8 @@ import { layOut, seatAt } from "./layout.js";
 const FINGER_PIXELS = 17;
 const SEAT_PIXELS_MAX = 64;
 const MARGIN = 28;
+const HINT = 16;
+const REST_MS = 120;
 
 export class HallMap {
   constructor(canvas, hall, { onPick, onPoint }) {
@@ -20,10 +22,11 @@ export class HallMap {
     this.drawing = new Drawing(canvas, hall, this.layout, readColours());
     this.transform = zoomIdentity;
     this.waiting = false;
+    this.isMoving = false;
     this.pointer = "mouse";
     this.behaviour = zoom().on("zoom", (event) => {
       this.transform = event.transform;
-      this.schedule();
+      this.move();
     });
     select(canvas).call(this.behaviour).on("dblclick.zoom", null);
     canvas.addEventListener("pointerdown", (event) => (this.pointer = event.pointerType));
@@ -53,9 +56,15 @@ export class HallMap {
     const { left, right, top, bottom } = this.layout.bounds;
     const room = 12;
     this.behaviour
-      .extent([[0, 0], [this.width, this.height]])
+      .extent([
+        [0, 0],
+        [this.width, this.height],
+      ])
       .scaleExtent([this.whole.k * 0.8, Math.max(SEAT_PIXELS_MAX, this.whole.k)])
-      .translateExtent([[Math.min(left, 0) - room * 3, Math.min(top, this.layout.stage.y) - room], [right + room * 3, bottom + room]]);
+      .translateExtent([
+        [Math.min(left, 0) - room * 3, Math.min(top, this.layout.stage.y) - room],
+        [right + room * 3, bottom + room],
+      ]);
     if (isFirst || wasWhole) this.moveTo(this.whole, 0);
     this.schedule();
   }
@@ -64,8 +73,13 @@ export class HallMap {
   fit() {
     const { left, right, bottom } = this.layout.bounds;
     const top = Math.min(this.layout.bounds.top, this.layout.stage.y);
-    const k = Math.min((this.width - 2 * MARGIN) / (right - left), (this.height - 2 * MARGIN - 20) / (bottom - top), SEAT_PIXELS_MAX / 2);
-    return at(k, (left + right) / 2, (top + bottom) / 2, this.width, this.height);
+    const k = Math.min(
+      (this.width - 2 * MARGIN) / (right - left),
+      (this.height - 2 * MARGIN - 2 * HINT) / (bottom - top),
+      SEAT_PIXELS_MAX / 2,
+    );
+    // A little higher than the middle: the hint is below.
+    return at(k, (left + right) / 2, (top + bottom) / 2 + HINT / k, this.width, this.height);
   }
 
   showAll() {
@@ -83,7 +97,10 @@ export class HallMap {
     const down = Math.abs(wide * block.sin) + Math.abs(high * block.cos);
     const fitting = Math.min(this.width / across, this.height / down);
     const least = this.pointer === "touch" ? FINGER_PIXELS : SEAT_PIXELS + 1;
-    this.moveTo(at(Math.min(Math.max(fitting, least), 44), block.middle.x, block.middle.y, this.width, this.height), 500);
+    this.moveTo(
+      at(Math.min(Math.max(fitting, least), 44), block.middle.x, block.middle.y, this.width, this.height),
+      500,
+    );
   }
 
   showSection(section) {
@@ -102,13 +119,24 @@ export class HallMap {
     (ms ? target.transition().duration(calm(ms)) : target).call(this.behaviour.transform, transform);
   }
 
+  // Until the map has rested for a moment it is drawn in a hurry.
+  move() {
+    this.isMoving = true;
+    clearTimeout(this.rest);
+    this.rest = setTimeout(() => {
+      this.isMoving = false;
+      this.schedule();
+    }, REST_MS);
+    this.schedule();
+  }
+
   schedule() {
     if (this.waiting || !this.width) return;
     this.waiting = true;
     requestAnimationFrame(() => {
       this.waiting = false;
       const start = performance.now();
-      this.drawing.draw(this.transform, this.width, this.height, this.ratio);
+      this.drawing.draw(this.transform, this.width, this.height, this.ratio, this.isMoving);
       this.measure(start);
       if (this.hall.loaded && !this.drawn) {
         this.drawn = true;

@@ -95,21 +95,27 @@ function tick(context, size, colour) {
   context.stroke();
 }
 
-// Each sign is drawn once and stamped thousands of times.
+// Each sign is drawn once at about the size it is needed in, and stamped thousands of times.
 export class Stamps {
-  constructor(colours, size = 56) {
+  constructor(colours) {
     this.colours = colours;
-    this.size = size;
     this.made = new Map();
+    this.size = 0;
+  }
+
+  resize(pixels) {
+    const size = Math.min(96, 4 * Math.ceil(pixels / 4));
+    if (size === this.size) return;
+    this.size = size;
+    this.made.clear();
   }
 
   of(kind, isAccessible, tier) {
     const key = `${kind}${isAccessible ? "a" : ""}${tier}`;
     if (!this.made.has(key)) {
-      const canvas = document.createElement("canvas");
-      canvas.width = canvas.height = this.size;
+      const canvas = new OffscreenCanvas(this.size, this.size);
       drawSign(canvas.getContext("2d"), kind, isAccessible, this.colours.tiers[tier - 1], this.colours, this.size);
-      this.made.set(key, canvas);
+      this.made.set(key, canvas.transferToImageBitmap());
     }
     return this.made.get(key);
   }
