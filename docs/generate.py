@@ -25,7 +25,9 @@ from aisle.door.gate_api import gate_routes
 from aisle.health import Readiness
 from aisle.live.api import live_routes
 from aisle.metrics import Metrics
+from aisle.payment.payment import MEANINGS
 from aisle.payment.payment import MOVES as PAYMENT_MOVES
+from aisle.payment.sandbox import CARDS
 from aisle.sales.api import sales_routes
 from aisle.ticketing.api import event_routes
 from aisle.ticketing.event import EVENT_MOVES, TICKET_MOVES
@@ -43,6 +45,7 @@ def reference_pages() -> dict[Path, str]:
         HERE / "reference" / "metrics.md": metrics_page(),
         HERE / "reference" / "messages.md": messages_page(),
         HERE / "reference" / "states.md": states_page(),
+        HERE / "explanation" / "money.md": money_page(),
         HERE / "reference" / "roles.md": roles_page(),
         HERE / "penstock" / "apis.md": apis_page(),
         HERE / "penstock" / "topic-configs.md": topic_configs_page(),
@@ -142,6 +145,23 @@ def states_page() -> str:
         lines += [f"    {state} --> [*]" for state, targets in moves.items() if not targets]
         lines += ["```"]
     return "\n".join(lines) + "\n"
+
+
+def money_page() -> str:
+    """The page on money, with its tables drawn from the code; the words between them are written by hand."""
+    states = ["| state | means | goes on to |", "|---|---|---|"]
+    for state, targets in PAYMENT_MOVES.items():
+        states.append(f"| {state} | {MEANINGS[state]} | {', '.join(sorted(targets)) or 'its end'} |")
+    cards = [
+        "| `method` | what the sandbox does |",
+        "|---|---|",
+        *(f"| `{card}` | {does} |" for card, does in CARDS.items()),
+    ]
+    text = (HERE / "explanation" / "money.md").read_text()
+    for name, table in (("payment states", states), ("test cards", cards)):
+        head, mark, rest = text.partition(f"<!-- {name}: written by docs/generate.py -->\n")
+        text = head + mark + "\n".join(table) + "\n<!-- end -->" + rest.partition("<!-- end -->")[2]
+    return text
 
 
 def metrics_page() -> str:

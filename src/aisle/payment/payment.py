@@ -14,17 +14,30 @@ from aisle.messages import Part
 
 
 class PaymentState(StrEnum):
-    STARTED = "STARTED"  # the booking is PAYING; what the provider says is not known yet
-    ACTION = "ACTION"  # the provider wants a step by the buyer
-    AUTHORISED = "AUTHORISED"  # the money is promised and the tickets are sold; to be captured
-    CAPTURED = "CAPTURED"  # the money is ours, the seats are the buyer's
-    DECLINED = "DECLINED"  # no money; the buyer may try again
-    ABANDONED = "ABANDONED"  # the provider did not decide in time, the seats were let go; it is still asked
-    LATE = "LATE"  # money came after the seats were let go: seats again, or the money back
-    VOIDED = "VOIDED"  # the promise was given back, no money moved
-    RETURNED = "RETURNED"  # all of the money went back
-    REVIEW = "REVIEW"  # another amount or currency than was asked for: a person decides
+    STARTED = "STARTED"
+    ACTION = "ACTION"
+    AUTHORISED = "AUTHORISED"
+    CAPTURED = "CAPTURED"
+    DECLINED = "DECLINED"
+    ABANDONED = "ABANDONED"
+    LATE = "LATE"
+    VOIDED = "VOIDED"
+    RETURNED = "RETURNED"
+    REVIEW = "REVIEW"
 
+
+MEANINGS: dict[PaymentState, str] = {
+    PaymentState.STARTED: "the booking is PAYING; what the provider says is not known yet",
+    PaymentState.ACTION: "the provider wants a step by the buyer; the booking is PAYING",
+    PaymentState.AUTHORISED: "the money is promised and the tickets are SOLD; to be captured",
+    PaymentState.CAPTURED: "the money is ours, the seats are the buyer's; the booking is PAID",
+    PaymentState.DECLINED: "no money; the buyer may try again while there is time",
+    PaymentState.ABANDONED: "the provider did not decide in time and the seats were let go; it is still asked",
+    PaymentState.LATE: "money came after the seats were let go: seats again, or the money back",
+    PaymentState.VOIDED: "the promise was given back, no money moved",
+    PaymentState.RETURNED: "all of the money went back",
+    PaymentState.REVIEW: "another amount or currency than was asked for: a person decides",
+}
 
 MOVES: dict[PaymentState, frozenset[PaymentState]] = {
     PaymentState.STARTED: frozenset(
