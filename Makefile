@@ -28,6 +28,10 @@ check: .venv/development  ## lint, types, import contracts, tidy
 bench: .venv/development  ## run every benchmark and keep the figures
 	.venv/bin/python -m bench.run_all
 
+chaos: .venv/development  ## fault tests, the random ones for MINUTES (10) from SEED on
+	CHAOS_SEED=$(SEED) CHAOS_MINUTES=$(or $(MINUTES),10) .venv/bin/pytest -n $(PYTEST_WORKERS) --dist loadgroup \
+		-o faulthandler_timeout=0 tests/chaos tests/penstock/test_kills.py tests/penstock/test_transactions_crash.py
+
 docs: .venv/development  ## write the reference pages that are drawn from the code
 	.venv/bin/python docs/generate.py
 

@@ -138,7 +138,9 @@ def test_a_killed_broker_that_stays_dead_hands_its_members_to_the_other(
     first = start_broker(*NO_DELAY, "--node-id", "1")
     brokers = [first, start_broker(*NO_DELAY, "--node-id", "2", keyspace=first.keyspace)]
     dies, [stays] = coordinator(brokers, group)
-    readers = sharing(f"{dies.address},{stays.address}", topic, group)
+    # The lease of the dead lasts ten seconds and clients need some more to find the other; members who hear nothing for
+    # a whole session give their work up, so on a slow machine a session must be much longer than that.
+    readers = sharing(f"{dies.address},{stays.address}", topic, group, session_timeout_ms=120_000)
     try:
         produce(stays.address, topic, range(40))
         poll_until(readers, lambda: numbers(readers) == list(range(40)), "each record once")

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from penstock.crash_points import VARIABLE
 from tests.penstock.conftest import BrokerProcess, StartBroker, StoreProcess, eventually
 from tests.penstock.group_client import NO_DELAY
+from tests.penstock.seeds import seeds
 
 PATIENCE_S = 180.0
 # More than one round trip of markers carries, so that a crash can fall between two.
@@ -172,25 +173,25 @@ def test_an_abandoned_transaction_is_aborted_though_the_broker_was_away(doomed: 
     reader.close()
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_killed_at_any_moment_transactions_are_whole(doomed: BrokerProcess, topic: str, seed: int) -> None:
+def test_killed_at_any_moment_transactions_are_whole(doomed: BrokerProcess, topic: str) -> None:
     def kill() -> None:
         doomed.stop(signal.SIGKILL)
         doomed.start()
 
-    whole_despite(doomed, topic, kill, random.Random(seed))
+    for seed in seeds(3):
+        whole_despite(doomed, f"{topic}-{seed}", kill, random.Random(seed))
 
 
-@pytest.mark.parametrize("seed", [1, 2])
 def test_transactions_are_whole_though_the_store_is_killed(
-    start_broker: StartBroker, own_valkey: StoreProcess, topic: str, seed: int
+    start_broker: StartBroker, own_valkey: StoreProcess, topic: str
 ) -> None:
     def kill() -> None:
         own_valkey.kill()
         own_valkey.start()
 
     broker = start_broker(*NO_DELAY, "--store-timeout", "2", store=own_valkey)
-    whole_despite(broker, topic, kill, random.Random(seed))
+    for seed in seeds(2):
+        whole_despite(broker, f"{topic}-{seed}", kill, random.Random(seed))
 
 
 def whole_despite(broker: BrokerProcess, topic: str, kill: Callable[[], None], luck: random.Random) -> None:
@@ -217,7 +218,7 @@ def whole_despite(broker: BrokerProcess, topic: str, kill: Callable[[], None], l
         done.set()
         ends = working.result(PATIENCE_S)
     expected = [text for text, commit in ends.items() if commit]
-    assert read_all(broker, topic) == everywhere(*expected)
+    assert read_all(broker, topic) == everywhere(*expected), f"the seed is in the topic's name: {topic}"
     nothing_is_left_open(broker, topic)
     reader.close()
 
