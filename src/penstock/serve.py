@@ -21,7 +21,7 @@ from penstock.api import authenticate, fetch
 from penstock.broker import Broker
 from penstock.config import Address, BadConfig, Config
 from penstock.coordination import Coordination
-from penstock.dispatch import APIS, answer
+from penstock.dispatch import APIS, answer, park
 from penstock.group_state import Rules
 from penstock.groups import Groups
 from penstock.metrics import Metrics
@@ -77,6 +77,7 @@ async def running_broker(config: Config) -> AsyncIterator[Broker]:
             config,
             Metrics(),
             lambda session, frame: answer(broker, session, frame),
+            lambda session, frame, done: park(broker, session, frame, done),
             lambda session: fetch.release(broker, session),
         )
         broker = await _built(config, store, server.metrics, durability)

@@ -26,6 +26,7 @@ log = structlog.get_logger("penstock.server")
 
 Buffers = list[bytes | memoryview]
 AnswerFrame = Callable[[Session, bytes], Awaitable[Buffers | None]]
+ParkFrame = Callable[[Session, bytes, Callable[[bytes | None], None]], bool]
 SIZE = struct.Struct(">i")
 JOIN_BYTES_MAX = 32 * 1024
 
@@ -34,11 +35,17 @@ class Server:
     """Listens, keeps the connections, and drains them when asked to stop."""
 
     def __init__(
-        self, config: Config, metrics: Metrics, answer: AnswerFrame, session_ended: Callable[[Session], None]
+        self,
+        config: Config,
+        metrics: Metrics,
+        answer: AnswerFrame,
+        park: ParkFrame,
+        session_ended: Callable[[Session], None],
     ) -> None:
         self.config = config
         self.metrics = metrics
         self.answer = answer
+        self.park = park
         self.session_ended = session_ended
         self.connections: set[Connection] = set()
         self.paused: set[Connection] = set()
@@ -95,6 +102,7 @@ class Connection(asyncio.BufferedProtocol):
         self._arrival: asyncio.Future[None] | None = None  # what the worker waits on while there is nothing to do
         self._writable: asyncio.Future[None] | None = None  # set while the client reads slower than we write
         self._finishing = False
+        self._parked: bytes | None = None  # a frame that is answered without the worker, unless something comes between
         self._session = Session("")
         self.worker: asyncio.Task[None] | None = None
 
@@ -125,6 +133,11 @@ class Connection(asyncio.BufferedProtocol):
         if rest is not None:
             self._partial = bytearray(rest) if len(rest) else None
         if self._frames:
+            if self._parked is not None:
+                self._answer_parked(None)  # the worker keeps the order
+            elif self._could_park() and self._server.park(self._session, self._frames[0], self._answer_parked):
+                self._parked = self._frames.popleft()
+                return
             self._wake()
             if len(self._frames) > QUEUED_REQUESTS_MAX or self._server.overloaded:
                 self._pause()
@@ -146,6 +159,22 @@ class Connection(asyncio.BufferedProtocol):
             return None
         return data[at:]
 
+    def _could_park(self) -> bool:
+        """Whether the worker has nothing to do but the one frame that came, and the client reads what we write."""
+        idle = self._arrival is not None and not self._arrival.done()
+        return idle and len(self._frames) == 1 and self._writable is None
+
+    def _answer_parked(self, answer: bytes | None) -> None:
+        frame, self._parked = self._parked, None
+        if frame is None or self._transport is None:
+            return
+        if answer is None:
+            self._frames.appendleft(frame)
+            self._wake()
+        else:
+            self._server.released(len(frame))
+            self._transport.write(answer)
+
     @property
     def _frame_bytes_max(self) -> int:
         config = self._server.config
@@ -163,6 +192,9 @@ class Connection(asyncio.BufferedProtocol):
         if self.worker:
             self.worker.cancel()
             server.session_ended(self._session)
+        if self._parked is not None:
+            self._frames.append(self._parked)
+            self._parked = None
         while self._frames:
             server.released(len(self._frames.popleft()))
 
