@@ -68,7 +68,7 @@ class Counter:
         self.till = till_on(database, self.bank, clock=clock)
         self.payer = Payer(self.till)
         catalogue = Catalogue(database, store)
-        seats = StoreSeats(store, self.inventory, SimpleNamespace(is_open=_yes), catalogue)
+        seats = StoreSeats(store, self.inventory, SimpleNamespace(require_open=_yes), catalogue)
         self.late_money = LateMoney(self.till, self.payer, seats, sell_free_with(TicketSeller()), sales_from(catalogue))
         self.resolver = Resolver(self.till, self.payer, self.late_money, verdict_seconds=VERDICT.total_seconds())
         self._workers = {
