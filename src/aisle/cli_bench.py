@@ -33,6 +33,7 @@ def mount_bench(verbs: "argparse._SubParsersAction[Any]") -> None:
 
     seat_map = names.add_parser("map", help="the map of 50,000 seats in a real browser")
     seat_map.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    seat_map.add_argument("--quick", action="store_true", help="a glance: shows that it works, measures nothing")
     seat_map.set_defaults(verb=_map)
 
 
@@ -68,5 +69,5 @@ def _map(arguments: argparse.Namespace) -> int:
     from aisle.bench.map import bench_map
     from aisle.bench.report import show
 
-    show(bench_map(), as_json=arguments.json)
+    show(bench_map(quick=arguments.quick), as_json=arguments.json)
     return 0

@@ -24,7 +24,7 @@ from aisle.errors import StartupError
 
 STADIUM = 1
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
-FRAMES = 120
+VISITS, FRAMES = 5, 120
 
 # Frames are timed while a pointer drags the map to and fro, as a person would, one movement a frame.
 RECORD = """
@@ -55,7 +55,7 @@ DRAWN = "() => performance.getEntriesByName('hall-drawn')[0]?.startTime"
 DRAW_TIMES = "() => performance.getEntriesByName('hall-frame').map((entry) => entry.duration)"
 
 
-def bench_map() -> dict[str, object]:
+def bench_map(*, quick: bool = False) -> dict[str, object]:
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
@@ -69,7 +69,8 @@ def bench_map() -> dict[str, object]:
         result: dict[str, object] = {"bench": "map", **circumstances(), **asyncio.run(_sizes(address, event))}
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
-            result.update(_measure(browser, f"{address}/events/{event}"))
+            visits, frames = (1, 10) if quick else (VISITS, FRAMES)
+            result.update(_measure(browser, f"{address}/events/{event}", visits, frames))
             browser.close()
     return result
 
@@ -80,23 +81,23 @@ async def _sizes(address: str, event: int) -> dict[str, object]:
     return {"seats": seats, "snapshot_bytes": len(msgspec.json.encode(hall))}
 
 
-def _measure(browser: Any, url: str) -> dict[str, object]:
+def _measure(browser: Any, url: str, visits: int, frames_each: int) -> dict[str, object]:
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     first_draws = []
-    for visit in range(5):
+    for visit in range(visits):
         say(f"visit {visit + 1}")
         page = context.new_page()
         page.goto(url)
         page.wait_for_selector("canvas[data-drawn=true]")
         first_draws.append(float(page.evaluate(DRAWN)))
-        if visit < 4:
+        if visit < visits - 1:
             page.close()
     frames = {}
     for name, presses in (("whole", 0), ("blocks", 4), ("seats", 2)):
         for _ in range(presses):
             page.click("#zoom-in")
             page.wait_for_timeout(400)
-        frames[name] = [float(ms) for ms in page.evaluate(RECORD, FRAMES)]
+        frames[name] = [float(ms) for ms in page.evaluate(RECORD, frames_each)]
     every = [ms for times in frames.values() for ms in times]
     draws = [float(ms) for ms in page.evaluate(DRAW_TIMES)]
     context.close()
