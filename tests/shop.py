@@ -22,7 +22,6 @@ from aisle.bridges import sales_from
 from aisle.cart_bridges import conversion, seat_holds
 from aisle.errors import Problem
 from aisle.relay import Relay
-from aisle.reservation.conversion import Converter
 from aisle.reservation.holds import HoldInventory, HoldPools, Holds
 from aisle.reservation.inventory import Inventory
 from aisle.reservation.pools import Pools
@@ -63,7 +62,7 @@ async def open_shop(stage: Stage, *, hold_ms: int = 600_000, hold_ms_max: int = 
         holds = Holds(store, HoldInventory(store), HoldPools(store))
         times = {"hold": timedelta(milliseconds=hold_ms), "hold_max": timedelta(milliseconds=hold_ms_max)}
         holder = Holder(database, carts, seat_holds(holds), find_sale, **times)
-        converting = conversion(Converter(Inventory(store), Pools(store)), catalogue)
+        converting = conversion(Inventory(store), Pools(store), catalogue)
         checkout = Checkout(database, carts, converting, find_sale, relay, payment=PAYMENT, clock=now)
         yield Shop(database, store, carts, holder, checkout, converting, find_sale, relay)
 

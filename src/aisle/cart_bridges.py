@@ -15,7 +15,7 @@ import asyncpg
 
 from aisle.booking.cart import Taking
 from aisle.booking.carts import Carts
-from aisle.booking.checkout import Checkout, Conversion, Parts, Reserved
+from aisle.booking.checkout import UNDECIDED, Checkout, Conversion, Parts, Reserved
 from aisle.booking.hold import Holder, Seated, SeatHolds, Wanted
 from aisle.booking.place import FindSale
 from aisle.booking.store import Placing
@@ -23,8 +23,10 @@ from aisle.messages import POOL, Part
 from aisle.reservation.claims import Claim, Code, Kind
 from aisle.reservation.conversion import Converter
 from aisle.reservation.holds import HoldInventory, HoldPools, Holds
+from aisle.reservation.inventory import Inventory
 from aisle.reservation.keys import Place
 from aisle.reservation.pool import PoolPlace, Take
+from aisle.reservation.pools import Pools
 from aisle.reservation.sweeper import Where
 from aisle.services import Parts as ProcessParts
 from aisle.ticketing import store as tickets
@@ -51,7 +53,7 @@ def holder_and_checkout(parts: ProcessParts, find_sale: FindSale, stack: AsyncEx
     checkout = Checkout(
         parts.database,
         carts,
-        conversion(Converter(parts.inventory, parts.pools), parts.catalogue),
+        conversion(parts.inventory, parts.pools, parts.catalogue),
         find_sale,
         parts.relays["booking"],
         payment=timedelta(seconds=config.payment_seconds),
@@ -133,8 +135,12 @@ def _where(event: int, section: str, subsection: int) -> Where:
     return PoolPlace(event, section) if subsection == POOL else Place(event, section, subsection)
 
 
-def conversion(converter: Converter, catalogue: Catalogue) -> Conversion:
+def conversion(inventory: Inventory, pools: Pools, catalogue: Catalogue) -> Conversion:
+    converter = Converter(inventory, pools)
+
     async def convert(placing: Placing) -> str:
+        if not await inventory.may_claim():
+            return UNDECIDED
         code = await converter.convert(
             placing.event_id,
             placing.request.held,
@@ -142,7 +148,8 @@ def conversion(converter: Converter, catalogue: Catalogue) -> Conversion:
             owner=str(placing.buyer),
             epoch=placing.epoch,
         )
-        return code.value
+        # A hold that the store does not know any more is over, like one that it remembers the end of.
+        return Code.EXPIRED.value if code is Code.UNKNOWN else code.value
 
     async def reserve_tickets(connection: asyncpg.Connection, placings: Sequence[Placing]) -> Reserved:
         parts = await _number_places(connection, placings, catalogue)
@@ -160,7 +167,7 @@ async def _number_places(
     connection: asyncpg.Connection, placings: Sequence[Placing], catalogue: Catalogue
 ) -> dict[UUID, Parts]:
     """The parts of each booking; where it has places of a pool, with the tickets that it is given."""
-    parts = {p.id: tuple(part for held in p.request.held for part in held.parts) for p in placings}
+    parts = {p.id: p.request.held_parts for p in placings}
     wanted: dict[UUID, WantedPlaces] = {}
     for p in placings:
         if p.request.pool is not None:

@@ -5,12 +5,15 @@ locks of its seats, lost a place when its buyer came back before the sweep, and 
 """
 
 import asyncio
+import dataclasses
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
 
 from aisle.booking.booking import Request
-from aisle.booking.checkout import Checkout, Conversion
+from aisle.booking.checkout import UNDECIDED, Checkout
+from aisle.booking.expire import give_up_unanswered
 from aisle.reservation.keys import Place
 from aisle.reservation.pool import PoolPlace
 from aisle.reservation.pools import Pools
@@ -56,6 +59,19 @@ async def over(shop, buyer):
         await asyncio.sleep((cart.deadline_ms - now_ms + 1) / 1000)
 
 
+def checkout(shop, **changes):
+    """A checkout with some of what it asks of others replaced."""
+    conversion = dataclasses.replace(shop.conversion, **changes)
+    return Checkout(shop.database, shop.carts, conversion, shop.find_sale, shop.relay, payment=PAYMENT, clock=now)
+
+
+def without_database(shop):
+    async def fails(*_):
+        raise OSError("the database went away")
+
+    return checkout(shop, reserve_tickets=fails)
+
+
 async def test_defect_3_a_buyer_who_comes_back_before_the_sweep_costs_no_place(stage, event):
     async with open_shop(stage, hold_ms=100, hold_ms_max=100) as shop, open_shop(stage) as patient:
         [buyer] = buyers(1)
@@ -78,22 +94,60 @@ async def test_defect_4_a_seat_is_somebodys_while_its_booking_is_being_stored(st
         [buyer, other] = buyers(2)
         await shop.named(event, buyer, 0, 1)
 
-        async def fails(*_):
-            raise OSError("the database went away")
-
-        conversion = Conversion(shop.conversion.convert, fails, fails)
-        failing = Checkout(
-            shop.database, shop.carts, conversion, shop.find_sale, shop.relay, payment=PAYMENT, clock=now
-        )
         key = new_key()
         with pytest.raises(OSError, match="went away"):
-            await failing.check_out(buyer, key)
+            await without_database(shop).check_out(buyer, key)
         await sweep_once(shop.store)
         assert await owner(shop, event) == str(buyer)
         outcomes = await asyncio.gather(shop.named(event, other, 0), return_exceptions=True)
         assert codes(outcomes) == ["taken"]
         booking = await shop.check_out(buyer, key)
         assert booking.state == "PENDING_PAYMENT"
+        await settle(shop.database, shop.store, [event])
+
+
+async def test_a_checkout_that_nobody_finishes_in_time_gives_its_claim_back(stage, event):
+    """It died after the store had made the holds its own; the log was away for the whole processing window."""
+    async with open_shop(stage) as shop:
+        [buyer] = buyers(1)
+        await shop.named(event, buyer, 0, 1)
+        with pytest.raises(OSError, match="went away"):
+            await without_database(shop).check_out(buyer, new_key())
+        assert await give_up_unanswered(shop.database, placed_before=now() + timedelta(hours=1), now=now()) == 1
+        await settle(shop.database, shop.store, [event])
+        assert await owner(shop, event) is None
+        assert await shop.holder.cart(buyer) is None, "the cart has become a booking, which has ended"
+
+
+async def test_a_booking_that_ends_while_its_holds_are_being_converted_keeps_none_of_them(stage, event):
+    async with open_shop(stage) as shop:
+        [buyer] = buyers(1)
+        await shop.named(event, buyer, 0, 1)
+
+        async def too_late(placing):
+            await give_up_unanswered(shop.database, placed_before=now() + timedelta(hours=1), now=now())
+            await settle(shop.database, shop.store, [event])
+            return await shop.conversion.convert(placing)
+
+        late = checkout(shop, convert=too_late)
+        assert codes(await asyncio.gather(late.check_out(buyer, new_key()), return_exceptions=True)) == ["timeout"]
+        await settle(shop.database, shop.store, [event])
+        assert await owner(shop, event) is None
+
+
+async def test_a_checkout_that_cannot_be_decided_is_not_refused(stage, event):
+    """While the store is being verified the seats stay, and the same key gets the booking afterwards."""
+    async with open_shop(stage) as shop:
+        [buyer] = buyers(1)
+        await shop.named(event, buyer, 0, 1)
+
+        async def undecided(_):
+            return UNDECIDED
+
+        key = new_key()
+        shut = checkout(shop, convert=undecided)
+        assert codes(await asyncio.gather(shut.check_out(buyer, key), return_exceptions=True)) == ["store_unverified"]
+        assert (await shop.check_out(buyer, key)).state == "PENDING_PAYMENT"
         await settle(shop.database, shop.store, [event])
 
 

@@ -59,6 +59,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     pool: str | None = None
     held: tuple[Held, ...] = ()
 
+    @property
+    def held_parts(self) -> tuple[Part, ...]:
+        """What a cart had; places of a pool are still without their tickets."""
+        return tuple(part for held in self.held for part in held.parts)
+
 
 class Booking(msgspec.Struct, frozen=True, kw_only=True):
     id: UUID

@@ -30,10 +30,12 @@ from aisle.errors import Problem
 from aisle.group_commit import GroupCommit
 from aisle.ids import new_id
 from aisle.limits import CHECKOUT_BATCH_MAX, CHECKOUT_QUEUE_MAX
-from aisle.messages import BookingExpired, Message, Part
+from aisle.messages import BookingExpired, Part
 from aisle.relay import Relay
 
 TRIES_MAX = 3
+# Not a refusal: the store may not be asked now, or not in the epoch that the booking knows.
+UNDECIDED = "fenced"
 REFUSED_FINALLY = "this checkout was refused"
 
 
@@ -45,7 +47,7 @@ Reserved = dict[UUID, tuple[Parts, int]]
 class Conversion:
     """What this slice asks of the other two to finish a checkout. Each is safe to repeat."""
 
-    # Holds into a booking's claim, all or none; the code says why not.
+    # Holds into a booking's claim, all or none; the code says why not, UNDECIDED that it cannot be said yet.
     convert: Callable[[store.Placing], Awaitable[str]]
     # Inside the caller's transaction; what each booking asks for, and how many of it is RESERVED for it now.
     reserve_tickets: Callable[[asyncpg.Connection, Sequence[store.Placing]], Awaitable[Reserved]]
@@ -141,6 +143,11 @@ class Checkout:
                 crash_point("after_convert")
                 code = await self._reserving.submit(placing)
                 crash_point("after_checkout_reserved")
+            elif code == UNDECIDED:
+                # The store is being verified or was rebuilt: the booking stays PROCESSING and is asked for again.
+                raise Problem(
+                    503, "store_unverified", "the store is being verified; repeat the request", retry_after_s=2
+                )
             else:
                 code = await self._fail(placing, code)
             booking = await self._booking(placing.id)
@@ -185,8 +192,9 @@ class Checkout:
         back = [(p, parts[p.id]) for p in placings if p.id in ended or p in incomplete]
         if back:
             await self._conversion.release_tickets(connection, back)
-        await _end(connection, [(p, parts[p.id]) for p in incomplete], now=now)
-        if incomplete:
+            await store.end(connection, [(p.id, "taken") for p in incomplete], State.FAILED, now=now)
+            # Their claims stand in the store; the message that an expiry sends has them given back.
+            await store.write_outbox(connection, [_give_back(p, given) for p, given in back], now=now)
             self._relay.wake()
         return ["taken" if p in incomplete else "ok" for p in placings]
 
@@ -222,26 +230,16 @@ def _placing(cart: Cart, sale: Sale, buyer: UUID, key: str, request_hash: bytes)
     )
 
 
-async def _end(
-    connection: asyncpg.Connection, refused: Sequence[tuple[store.Placing, Parts]], *, now: datetime
-) -> None:
-    """End bookings whose claim stands in the store; the same message that an expiry sends has it given back."""
-    rows = await store.end(connection, [(p.id, "taken") for p, _ in refused], State.FAILED, now=now)
-    ended = {row["id"] for row in rows}
-    messages: list[Message] = [
-        BookingExpired(
-            id=f"{p.id}.expired",
-            lane=p.lane,
-            event=p.event_id,
-            section=parts[0].section,
-            partition=p.partition,
-            epoch=p.epoch,
-            booking=str(p.id),
-            buyer=str(p.buyer),
-            parts=parts,
-            why="not-in-postgresql",
-        )
-        for p, parts in refused
-        if p.id in ended
-    ]
-    await store.write_outbox(connection, messages, now=now)
+def _give_back(placing: store.Placing, parts: Parts) -> BookingExpired:
+    return BookingExpired(
+        id=f"{placing.id}.expired",
+        lane=placing.lane,
+        event=placing.event_id,
+        section=parts[0].section,
+        partition=placing.partition,
+        epoch=placing.epoch,
+        booking=str(placing.id),
+        buyer=str(placing.buyer),
+        parts=parts,
+        why="not-in-postgresql",
+    )

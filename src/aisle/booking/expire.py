@@ -17,7 +17,7 @@ from aisle.booking.booking import State
 from aisle.crash_points import crash_point
 from aisle.errors import Problem
 from aisle.limits import EXPIRE_ROWS_MAX
-from aisle.messages import BookingExpired, Message
+from aisle.messages import BookingExpired, Part
 from aisle.once import Asked, recall, remember
 from aisle.relay import Relay
 
@@ -51,10 +51,17 @@ async def expire_overdue(database: asyncpg.Pool, *, now: datetime) -> int:
 
 
 async def give_up_unanswered(database: asyncpg.Pool, *, placed_before: datetime, now: datetime) -> int:
-    """FAILED for bookings that nobody could answer in time; seats found for them later go back by themselves."""
+    """FAILED for bookings that nobody could answer in time; seats found for them later go back by themselves.
+
+    A checkout may have turned its holds into the booking's claim before it died: that is given back as well.
+    """
     async with database.acquire() as connection, connection.transaction():
         ids = [row["id"] for row in await connection.fetch(UNANSWERED, placed_before, EXPIRE_ROWS_MAX)]
-        return len(await store.end(connection, [(id, "timeout") for id in ids], State.FAILED, now=now))
+        ended = await store.end(connection, [(id, "timeout") for id in ids], State.FAILED, now=now)
+        held = [(row, store.request_of(row["request"]).held_parts) for row in ended]
+        messages = [_give_back(row, parts, "timeout") for row, parts in held if parts]
+        await store.write_outbox(connection, messages, now=now)
+        return len(ended)
 
 
 async def cancel(database: asyncpg.Pool, booking: UUID, request: Asked, *, now: datetime) -> None:
@@ -96,22 +103,21 @@ async def cancel_rows(
 ) -> int:
     """End bookings that have seats and are in one of `sources`, and send their seats back; returns how many."""
     ended = await store.end(connection, [(id, why) for id in ids], State.CANCELLED, now=now, sources=sources)
-    messages: list[Message] = []
-    for row in ended:
-        parts = store.parts_of(row["parts"])
-        messages.append(
-            BookingExpired(
-                id=f"{row['id']}.expired",
-                lane=row["lane"],
-                event=row["event_id"],
-                section=parts[0].section,
-                partition=row["partition"],
-                epoch=row["epoch"],
-                booking=str(row["id"]),
-                buyer=str(row["buyer"]),
-                parts=parts,
-                why=why,
-            )
-        )
+    messages = [_give_back(row, store.parts_of(row["parts"]), why) for row in ended]
     await store.write_outbox(connection, messages, now=now)
     return len(ended)
+
+
+def _give_back(row: asyncpg.Record, parts: tuple[Part, ...], why: str) -> BookingExpired:
+    return BookingExpired(
+        id=f"{row['id']}.expired",
+        lane=row["lane"],
+        event=row["event_id"],
+        section=parts[0].section,
+        partition=row["partition"],
+        epoch=row["epoch"],
+        booking=str(row["id"]),
+        buyer=str(row["buyer"]),
+        parts=parts,
+        why=why,
+    )

@@ -261,8 +261,8 @@ def _refusal(seated: Seated, sale: Sale, request: Request) -> Problem:
         "limit": f"a booking may not have so many {_of_what(request.pool)}",
         "expired": "the hold of this Idempotency-Key has ended",
     }.get(seated.code, "no seats can be held here at the moment")
-    if seated.code in ("closed", "fenced"):
-        return Problem(409, "closed", why, retry_after_s=1)
+    if seated.code == "fenced":
+        return Problem(503, "store_unverified", "the store was rebuilt a moment ago; ask again", retry_after_s=2)
     if seated.code != "taken" or request.section is None or request.subsection is None:
         return Problem(409, seated.code, why)
     width = sale.subsections[request.section, request.subsection][1]

@@ -16,7 +16,7 @@ from aisle.booking.booking import Booking, Request, State, sources_of
 from aisle.messages import Message, Part, encode
 
 _json = msgspec.json.Encoder().encode
-_request = msgspec.json.Decoder(Request).decode
+request_of = msgspec.json.Decoder(Request).decode
 parts_of = msgspec.json.Decoder(tuple[Part, ...]).decode
 
 COLUMNS = "id, event_id, state, quantity, parts, total, reason, placed_at, deadline, ended_at"
@@ -220,7 +220,7 @@ async def uncount(connection: asyncpg.Connection, counts: Sequence[Count]) -> No
 def counts_of(row: Mapping[str, Any]) -> list[Count]:
     """What a booking was counted for: its request, or by its parts where it was put together from a cart."""
     event_id, buyer, quantity = row["event_id"], row["buyer"], row["quantity"]
-    asked_of = _request(row["request"]).pool
+    asked_of = request_of(row["request"]).pool
     if asked_of is not None:
         return [Count(event_id, buyer, asked_of, quantity)]
     pools = [Count(event_id, buyer, p.section, len(p.seats)) for p in parts_of(row["parts"]) if p.in_pool]
@@ -378,7 +378,7 @@ async def stale_placings(
     )
     return [
         Placing(
-            row["id"], row["event_id"], row["lane"], row["buyer"], _request(row["request"]), "", b"", 0,
+            row["id"], row["event_id"], row["lane"], row["buyer"], request_of(row["request"]), "", b"", 0,
             row["partition"], row["epoch"],
         )
         for row in rows
@@ -396,7 +396,7 @@ async def placing_of_key(connection: asyncpg.Connection, buyer: UUID, key: str) 
     if row is None:
         return None
     return Placing(
-        row["id"], row["event_id"], row["lane"], buyer, _request(row["request"]), key, bytes(row["request_hash"]), 0,
+        row["id"], row["event_id"], row["lane"], buyer, request_of(row["request"]), key, bytes(row["request_hash"]), 0,
         row["partition"], row["epoch"],
     )  # fmt: skip
 
