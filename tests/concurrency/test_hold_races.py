@@ -15,7 +15,10 @@ from aisle.booking import cart as rules
 from aisle.booking.booking import Request
 from aisle.booking.checkout import Checkout, Conversion
 from aisle.ids import new_id
+from aisle.reservation.claims import Claim, Kind
+from aisle.reservation.holds import HoldInventory, HoldPools
 from aisle.reservation.keys import Place
+from aisle.reservation.pool import PoolPlace, Take
 from aisle.reservation.reads import who_has
 from aisle.reservation.sweeper import sweep_once
 from tests.http_client import connections
@@ -143,6 +146,71 @@ async def test_the_same_key_from_twenty_clients_is_one_booking(stage, seller):
         await settle(shop.database, shop.store, [event])
 
 
+async def test_the_same_order_from_thirty_clients_is_one_booking(stage, seller):
+    """Held and checked out in one request, thirty times under one key."""
+    event = await opens(seller)
+    [token] = await stage.tokens(1)
+    key, order = new_key(), {"order": {"event_id": event, **A1, "seats": ["1-1", "1-2"]}}
+    async with connections(stage.address, 30) as opened:
+        answers = await asyncio.gather(
+            *(c.request("POST", "/cart/checkout", order, token=token, key=key) for c in opened)
+        )
+    assert Counter(answer.status for answer in answers) == {201: 30}, {a.body for a in answers if a.status != 201}
+    assert len({answer.json["id"] for answer in answers}) == 1
+    async with stage.behind() as (database, store):
+        await settle(database, store, [event])
+
+
+async def test_a_slow_twin_of_a_past_checkout_leaves_the_next_cart_alone(stage, seller):
+    event = await opens(seller)
+    async with open_shop(stage) as shop:
+        [buyer] = buyers(1)
+        await shop.named(event, buyer, 0, 1)
+        key, may_go_on = new_key(), asyncio.Event()
+
+        class SlowCheckout(Checkout):
+            async def _claim_cart(self, buyer, key):
+                await may_go_on.wait()
+                return await super()._claim_cart(buyer, key)
+
+        slow = SlowCheckout(
+            shop.database, shop.carts, shop.conversion, shop.find_sale, shop.relay, payment=PAYMENT, clock=now
+        )
+        twin = asyncio.create_task(slow.check_out(buyer, key))
+        await asyncio.sleep(0.2)
+        booking = await shop.check_out(buyer, key)
+        await shop.named(event, buyer, 5)
+        may_go_on.set()
+        assert (await twin).id == booking.id
+        cart = await shop.holder.cart(buyer)
+        assert (cart.booking, cart.quantity) == ("", 1)
+        assert (await shop.check_out(buyer)).quantity == 1
+        await settle(shop.database, shop.store, [event])
+
+
+async def test_a_slow_twin_that_finds_the_cart_gone_gets_the_booking_of_its_key(stage, seller):
+    event = await opens(seller)
+    async with open_shop(stage) as shop:
+        [buyer] = buyers(1)
+        await shop.named(event, buyer, 0, 1)
+        key, everybody_has_looked = new_key(), asyncio.Event()
+
+        class SlowCheckout(Checkout):
+            async def _claim_cart(self, buyer, key):
+                await everybody_has_looked.wait()
+                return await super()._claim_cart(buyer, key)
+
+        slow = SlowCheckout(
+            shop.database, shop.carts, shop.conversion, shop.find_sale, shop.relay, payment=PAYMENT, clock=now
+        )
+        twin = asyncio.create_task(slow.check_out(buyer, key))
+        await asyncio.sleep(0.2)
+        booking = await shop.check_out(buyer, key)
+        everybody_has_looked.set()
+        assert (await twin).id == booking.id
+        await settle(shop.database, shop.store, [event])
+
+
 async def test_a_checkout_that_died_before_its_booking_was_written_is_taken_over(stage, seller):
     event = await opens(seller)
     async with open_shop(stage) as shop:
@@ -189,6 +257,10 @@ async def test_checkouts_on_the_last_millisecond_get_all_of_their_seats_or_none(
         assert set(found) <= {"ok", "expired", "cart_empty"}, found
         assert found["ok"], "nobody was in time: the race does not show"
         assert found["expired"], "everybody was in time: the race does not show"
+        unpaid = "select count(*) from booking.bookings where event_id = $1 and state = 'PENDING_PAYMENT'"
+        async with asyncio.timeout(60):
+            while await shop.database.fetchval(unpaid, event):  # their payment windows have closed
+                await asyncio.sleep(0.1)
         await settle(shop.database, shop.store, [event])
         assert await live_holds(shop.database, shop.store, event) == 0
 
@@ -227,13 +299,21 @@ async def test_what_is_held_while_the_cart_is_extended_shares_the_new_deadline(s
 
 
 async def test_holds_that_arrive_together_share_one_call_to_the_store(stage, seller):
-    event = await opens(seller, ("A", 3000, 10, 10))
-    async with open_shop(stage) as shop:
-        await shop.named(event, buyers(1)[0], 99)  # the sweepers are told of the place, scripts are loaded
-        before = calls_of(shop, "claim")
-        await asyncio.gather(*(shop.named(event, buyer, seat) for seat, buyer in enumerate(buyers(50))))
-        assert calls_of(shop, "claim") - before <= 10, "fifty holds of one subsection are a handful of calls"
-        await settle(shop.database, shop.store, [event])
+    event = await opens(seller, ("A", 3000, 10, 10), pools=[{"name": "GA", "price": 1, "capacity": 100}])
+    async with stage.behind() as (database, store):
+        inventory, pools = HoldInventory(store), HoldPools(store)
+        place, pool = Place(event, "A", 1), PoolPlace(event, "GA")
+
+        async def hold(n):
+            mine = {"id": f"h{n}", "owner": f"b{n}", "kind": Kind.HOLD, "hold_ms": 600_000}
+            [outcome] = await inventory.claim(place, [Claim(seats=(n,), **mine)], epoch=1)
+            [taken] = await pools.take(pool, [Take(quantity=1, **mine)], epoch=1)
+            return outcome.ok, outcome.seats, taken.ok
+
+        assert await asyncio.gather(*map(hold, range(50))) == [(True, (n,), True) for n in range(50)]
+        assert (calls_of(store, "claim"), calls_of(store, "pool_take")) == (1, 1)
+        assert calls_of(store, "announce") == 2, "the sweepers are told of each place once"
+        await settle(database, store, [event])
 
 
 async def deadlines(shop, event):
@@ -242,6 +322,6 @@ async def deadlines(shop, event):
     return {int(line.split("|")[5]) for line in lines if line.startswith("L|h|")}
 
 
-def calls_of(shop, script):
-    samples = shop.store._metrics.store_script_seconds.collect()[0].samples
+def calls_of(store, script):
+    samples = store._metrics.store_script_seconds.collect()[0].samples
     return sum(s.value for s in samples if s.name.endswith("_count") and s.labels["script"] == script)

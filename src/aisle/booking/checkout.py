@@ -91,29 +91,47 @@ class Checkout:
     async def check_out(self, buyer: UUID, key: str, asked: bytes = b"") -> Booking:
         """The booking, new or of an earlier request with the same key; `asked` is what the request said."""
         request_hash = hashlib.blake2b(b"cart" + asked, digest_size=16).digest()
-        async with self._database.acquire() as connection:
-            earlier = await store.placing_of_key(connection, buyer, key)
+        earlier = await self._earlier(buyer, key, request_hash)
         if earlier is not None:
-            if earlier.request_hash != request_hash:
-                raise Problem(422, "key_reused", "this Idempotency-Key was used for another request")
             return await self._finish(earlier)
-        cart = await self._claim_cart(buyer, key)
+        try:
+            cart = await self._claim_cart(buyer, key)
+        except Problem:
+            # A twin of this request may have made the booking meanwhile, and emptied the cart.
+            earlier = await self._earlier(buyer, key, request_hash)
+            if earlier is None:
+                raise
+            return await self._finish(earlier)
         crash_point("after_cart_closed")
         sale = await self._find_sale(cart.event)
         placing = _placing(cart, sale, buyer, key, request_hash)
         placed = await self._placing.submit(placing)
         if placed.other_request:
             raise Problem(422, "key_reused", "this Idempotency-Key was used for another request")
-        if placed.over_limit:
+        if placed.over_limit or placed.id != placing.id:
             await self._carts.change(buyer, lambda c, _: rules.reopen(c, cart.booking))
+        if placed.over_limit:
             raise Problem(409, "limit", f"one buyer may have {placing.seats_max} of these at a time")
+        if placed.id != placing.id:
+            # A twin was so much faster that this is the buyer's next cart already: it is not what was asked for.
+            placing = await self._earlier(buyer, key, request_hash) or placing
         crash_point("after_checkout_placed")
         return await self._finish(placing)
 
     async def is_known(self, buyer: UUID, key: str) -> bool:
-        """Whether a request with this key has got as far as a booking."""
+        """Whether a request with this key has got as far as a booking, or is about to make one of the cart."""
+        cart, _ = await self._carts.read(buyer)
+        if cart is not None and cart.booking_key == key:
+            return True
         async with self._database.acquire() as connection:
             return await store.placing_of_key(connection, buyer, key) is not None
+
+    async def _earlier(self, buyer: UUID, key: str, request_hash: bytes) -> store.Placing | None:
+        async with self._database.acquire() as connection:
+            earlier = await store.placing_of_key(connection, buyer, key)
+        if earlier is not None and earlier.request_hash != request_hash:
+            raise Problem(422, "key_reused", "this Idempotency-Key was used for another request")
+        return earlier
 
     async def aclose(self) -> None:
         await self._placing.drain()

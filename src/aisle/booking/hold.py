@@ -119,9 +119,11 @@ class Holder:
                 raise Problem(409, "expired", "the time of this cart has run out; its seats are on sale again")
             if cart.extended_by == key:
                 return cart
+            if cart.deadline_ms >= cart.extendable_until_ms:
+                raise Problem(409, "limit", "a cart cannot be extended beyond its longest time")
             until_ms = min(now_ms + self._hold_ms, cart.extendable_until_ms)
             if until_ms <= cart.deadline_ms:
-                raise Problem(409, "limit", "a cart cannot be extended beyond its longest time")
+                return cart  # extended in this very millisecond
             await self._extend_holds(cart, sale, buyer, until_ms)
             crash_point("after_holds_extended")
             extended = rules.extend(cart, deadline_ms=until_ms, key=key)
@@ -175,6 +177,9 @@ class Holder:
         """The cart may have been extended while the seats were being taken: they share its deadline, whatever it is."""
         for _ in range(TRIES_MAX):
             cart, now_ms = await self._carts.read(buyer)
+            known = cart.find(held.id) if cart is not None else None
+            if cart is not None and known is not None and known.state is HoldState.HELD:
+                return cart  # a twin of this request was faster; these seats may be on their way into a booking
             finished = rules.finish(cart, held, now_ms=now_ms)
             if finished.deadline_ms > deadline_ms:
                 until = msgspec.structs.replace(wanted, until_ms=finished.deadline_ms)

@@ -13,6 +13,7 @@ from aisle.booking.api import BookedSeats, BookingOrder, BookingView, Key, SeatO
 from aisle.booking.cart import Cart, Hold
 from aisle.booking.desk import BookingDesk
 from aisle.booking.place import Sale
+from aisle.errors import Problem
 
 
 class CheckoutOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -91,7 +92,12 @@ def _cart(desk: BookingDesk) -> list[Any]:
             if not await desk.checkout.is_known(actor.account_id, idempotency_key):
                 sale = await desk.find_sale(data.order.event_id)
                 request = request_of(data.order, sale)
-                await desk.holder.hold(data.order.event_id, request, actor.account_id, idempotency_key)
+                try:
+                    await desk.holder.hold(data.order.event_id, request, actor.account_id, idempotency_key)
+                except Problem:
+                    # Unless a twin of this request has held and booked the seats meanwhile.
+                    if not await desk.checkout.is_known(actor.account_id, idempotency_key):
+                        raise
         booking = await desk.checkout.check_out(actor.account_id, idempotency_key, asked)
         return view_of(booking, await desk.find_sale(booking.event_id))
 
