@@ -6,15 +6,20 @@ Each benchmark is a command that prints one JSON object, and starts and stops th
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
+
+from tests.apache_kafka import JARS, apache_kafka
 
 ROOT = Path(__file__).parent.parent
 COMMANDS = {
     "respline": ("-m", "bench.respline"),
     "inventory": ("-m", "aisle", "bench", "inventory", "--json"),
+    "penstock": ("-m", "penstock", "bench", "--json"),
     "sellout": ("-m", "aisle", "bench", "sellout", "--json"),
     "pay": ("-m", "aisle", "bench", "pay", "--json"),
 }
@@ -29,16 +34,26 @@ def main() -> None:
     if unknown:
         parser.error(f"no benchmark is called {', '.join(unknown)}; there are {', '.join(COMMANDS)}")
     path = arguments.results / f"{datetime.now(UTC):%Y-%m-%d}-{commit()}.json"
-    results = {name: run(name) for name in arguments.names or COMMANDS}
+    results = {name: run_beside_kafka() if name == "penstock" else run(name) for name in arguments.names or COMMANDS}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(results, indent=1) + "\n")
     sys.stdout.write(f"{path}\n")
 
 
-def run(name: str) -> dict[str, object]:
+def run_beside_kafka() -> dict[str, object]:
+    """Penstock, and Apache Kafka for the ratios where its jars are."""
+    if not JARS.is_dir() or shutil.which("java") is None:
+        return run("penstock")
+    with tempfile.TemporaryDirectory(prefix="bench-kafka-") as folder, apache_kafka(Path(folder) / "data") as address:
+        return run("penstock", "--kafka", address)
+
+
+def run(name: str, *flags: str) -> dict[str, object]:
     """Progress of the benchmark, if any, passes through to the terminal."""
     sys.stderr.write(f"{name}\n")
-    ended = subprocess.run([sys.executable, *COMMANDS[name]], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, *COMMANDS[name], *flags], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
+    )
     if ended.returncode != 0:
         raise SystemExit(f"{name} ended with {ended.returncode}")
     result: dict[str, object] = json.loads(ended.stdout)

