@@ -76,7 +76,7 @@ class BookingPage(msgspec.Struct, frozen=True):
     next: UUID | None
 
 
-_KEY = re.compile("[A-Za-z0-9_-]{8,64}")
+KEY = re.compile("[A-Za-z0-9_-]{8,64}")
 Key = Annotated[str, HeaderParameter(name="Idempotency-Key", min_length=8, max_length=64, pattern="^[A-Za-z0-9_-]+$")]
 
 _order_decoder = msgspec.json.Decoder(BookingOrder)
@@ -86,7 +86,7 @@ _encode = msgspec.json.Encoder().encode
 def booking_routes(desk: BookingDesk) -> Router:
     async def place(scope: Scope, receive: Receive, send: Send) -> None:
         actor = actor_in(scope)
-        key = read_header(scope, b"idempotency-key", _KEY.fullmatch, f"Idempotency-Key must match {_KEY.pattern}")
+        key = read_header(scope, b"idempotency-key", KEY.fullmatch, f"Idempotency-Key must match {KEY.pattern}")
         asked = await read_json(scope, receive, _order_decoder)
         sale = await desk.find_sale(asked.event_id)
         order = Order(sale=sale, request=request_of(asked, sale), buyer=actor.account_id, idempotency_key=key)
