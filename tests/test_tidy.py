@@ -54,6 +54,13 @@ def test_lua_file_opens_with_its_purpose(path):
     assert path.read_text().startswith("-- "), "header: purpose, KEYS, ARGV, return codes"
 
 
+def test_no_page_is_left_in_the_middle_of_a_merge():
+    found = subprocess.run(
+        ["git", "grep", "-lIE", "^(<{7}|>{7}) "], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert found.stdout == ""
+
+
 def test_nothing_committed_names_a_machine_path_or_a_package_index():
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     forbidden = re.compile(r"--index-url|--extra-index-url|--find-links|/(?:root|work|home)/[a-z]")

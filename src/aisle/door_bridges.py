@@ -1,5 +1,6 @@
 """What the door slice is given to know: paid bookings, events, accounts. Used by the composition root only."""
 
+from collections.abc import Callable
 from uuid import UUID
 
 import asyncpg
@@ -11,7 +12,7 @@ from aisle.accounts.tokens import keys_from_setting
 from aisle.booking import store as bookings
 from aisle.door.api import HolderName, ticket_routes
 from aisle.door.check_in import Door
-from aisle.door.gate_api import FindDoorAccount, GateDesk, RequireSeller, SeatName, gate_routes
+from aisle.door.gate_api import FindDoorAccount, GateDesk, RequireSeller, SeatNames, gate_routes
 from aisle.door.issue import FindBought, TicketDesk
 from aisle.door.key_ring import KeyRing
 from aisle.door.keys import Sealer
@@ -30,7 +31,7 @@ def door_routers(parts: Parts, accounts: Desk) -> list[Router]:
         parts.clock,
         require_seller=sellers_of(parts.catalogue),
         find_door_account=door_accounts_of(accounts),
-        seat_name=seat_names_of(parts.catalogue),
+        seat_names=seat_names_of(parts.catalogue),
     )
     return [ticket_routes(tickets, keys, holder_names_of(accounts)), gate_routes(gate)]
 
@@ -75,15 +76,20 @@ def door_accounts_of(accounts: Desk) -> FindDoorAccount:
     return find
 
 
-def seat_names_of(catalogue: Catalogue) -> SeatName:
-    async def name(event_id: int, place: int, seat: int) -> str:
+def seat_names_of(catalogue: Catalogue) -> SeatNames:
+    async def names(event_id: int) -> Callable[[int, int], str]:
         listing = await catalogue.find(event_id)
-        if place < len(listing.halls):
+        pools = {pool.place: pool.pool for pool in listing.pools}
+
+        def name(place: int, seat: int) -> str:
+            if place in pools:
+                return place_of(place, seat, pools[place]).name
             hall = listing.halls[place]
             return seat_of(place, seat, hall.section, hall.subsection, hall.seats_per_row).name
-        return next((place_of(place, seat, pool.pool).name for pool in listing.pools if pool.place == place), "")
 
-    return name
+        return name
+
+    return names
 
 
 def holder_names_of(accounts: Desk) -> HolderName:

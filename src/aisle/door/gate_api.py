@@ -5,7 +5,7 @@ A refused guest is an answer, not an error: the outcome says why. Errors are req
 
 import base64
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -74,10 +74,14 @@ class ScanList(msgspec.Struct, frozen=True):
     next: str | None = None
 
 
-class VoidedList(msgspec.Struct, frozen=True):
-    """Codes that are void, as (place, seat, version)."""
+class VoidedCode(msgspec.Struct, frozen=True):
+    place: int
+    seat: int
+    version: int
 
-    items: list[tuple[int, int, int]]
+
+class VoidedList(msgspec.Struct, frozen=True):
+    items: list[VoidedCode]
     next: str | None = None
 
 
@@ -98,8 +102,8 @@ class StaffList(msgspec.Struct, frozen=True):
 RequireSeller = Callable[[int, UUID], Awaitable[None]]
 # The door account with this e-mail address, if there is one.
 FindDoorAccount = Callable[[str], Awaitable[UUID | None]]
-# A seat of an event, by place and number, as people say it.
-SeatName = Callable[[int, int, int], Awaitable[str]]
+# How people say the seats of an event, by place and number.
+SeatNames = Callable[[int], Awaitable[Callable[[int, int], str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,7 @@ class GateDesk:
     clock: Callable[[], datetime]
     require_seller: RequireSeller
     find_door_account: FindDoorAccount
-    seat_name: SeatName
+    seat_names: SeatNames
 
 
 def gate_routes(desk: GateDesk) -> Router:
@@ -121,13 +125,13 @@ def _scan_routes(desk: GateDesk) -> list[Any]:
     async def check_in(data: JSONBody[ScanRequest], actor: CurrentActor, idempotency_key: Key) -> ScanView:
         shown = Shown(idempotency_key, data.code, data.gate)
         [checked] = await desk.door.check_in(data.event_id, actor.account_id, [shown])
-        return await _view(desk, data.event_id, checked)
+        return (await _views(desk, data.event_id, [checked]))[0]
 
     @post("/check-ins/merge", status_code=200, summary="Hand in scans that were made without a network")
     async def merge_check_ins(data: JSONBody[MergeRequest], actor: CurrentActor) -> ScanList:
         shown = [Shown(scan.id, scan.code, data.gate, scan.scanned_at) for scan in data.scans]
         checked = await desk.door.check_in(data.event_id, actor.account_id, shown)
-        return ScanList([await _view(desk, data.event_id, one) for one in checked])
+        return ScanList(await _views(desk, data.event_id, checked))
 
     @get("/events/{event_id:int}/scans", summary="Every scan at my event's doors, newest first")
     async def list_scans(
@@ -140,7 +144,7 @@ def _scan_routes(desk: GateDesk) -> list[Any]:
         await _require_insider(desk, event_id, actor)
         async with desk.database.acquire() as connection:
             scans = await store.log_of(connection, event_id, outcome=outcome or "", before=_cursor(before), limit=limit)
-        views = [await _view(desk, event_id, Checked(scan, None)) for scan in scans]
+        views = await _views(desk, event_id, [Checked(scan, None) for scan in scans])
         return ScanList(views, _next(scans[-1]) if len(scans) == limit else None)
 
     @get("/events/{event_id:int}/voided-codes", summary="Codes that open nothing, for doors without a network")
@@ -154,7 +158,9 @@ def _scan_routes(desk: GateDesk) -> list[Any]:
         place, seat, version = map(int, after.split("-")) if after else (-1, -1, -1)
         async with desk.database.acquire() as connection:
             items = await store.voided_codes(connection, event_id, after=(place, seat, version), limit=limit)
-        return VoidedList(items, "-".join(map(str, items[-1])) if len(items) == limit else None)
+        return VoidedList(
+            [VoidedCode(*code) for code in items], "-".join(map(str, items[-1])) if len(items) == limit else None
+        )
 
     return [check_in, merge_check_ins, list_scans, list_voided]
 
@@ -201,12 +207,16 @@ async def _require_insider(desk: GateDesk, event_id: int, actor: Actor) -> None:
             raise Problem(404, "not_found", "no such event, or you are not at its door")
 
 
-async def _view(desk: GateDesk, event_id: int, checked: Checked) -> ScanView:
-    scan, first = checked.scan, checked.first
+async def _views(desk: GateDesk, event_id: int, checked: Sequence[Checked]) -> list[ScanView]:
+    seat_name = await desk.seat_names(event_id)
+    return [_view(one.scan, one.first, seat_name) for one in checked]
+
+
+def _view(scan: Scan, first: Scan | None, seat_name: Callable[[int, int], str]) -> ScanView:
     return ScanView(
         id=scan.id,
         outcome=scan.outcome,
-        ticket=await desk.seat_name(event_id, *scan.ticket) if scan.place is not None else None,
+        ticket=seat_name(*scan.ticket) if scan.place is not None else None,
         version=scan.code_version,
         gate=scan.gate,
         offline=scan.offline,

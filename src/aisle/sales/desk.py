@@ -68,8 +68,11 @@ class SalesDesk:
             if known := self._fresh(event_id):
                 return known
             started = self._clock()
-            async with self._database.acquire() as connection:
-                counted = await store.count(connection, event_id)
+            try:
+                async with self._database.acquire() as connection:
+                    counted = await store.count(connection, event_id)
+            except TimeoutError:
+                raise Problem(503, "figures_late", "counting took too long", retry_after_s=10) from None
             figures = figures_of(event_id, event.currency, event.sections, counted, await self._taken(event_id))
             took = self._clock() - started
             if len(self._kept) >= SALES_EVENTS_KEPT_MAX:
