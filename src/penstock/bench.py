@@ -1,8 +1,8 @@
 """`penstock bench`: what one broker process does with 100-byte records over loopback, its store included.
 
-Starts a Valkey from its wheel (append-only file, written before every answer) and a broker over it, unless told of others, and
-drives them with librdkafka. The same work on another broker, such as Apache Kafka, gives the ratios. Prints rates,
-latencies and the broker's memory; judges nothing.
+Starts a Valkey from its wheel (append-only file, written before every answer) and a broker over it, unless told of
+others, and drives them with librdkafka. The same work on another broker, such as Apache Kafka, gives the ratios. Prints
+rates, latencies and the broker's memory; judges nothing.
 """
 
 import contextlib
