@@ -14,7 +14,7 @@ from tests.payment.counter import VERDICT, WINDOW, Counter, counter
 VERDICT_AND_MORE = VERDICT + timedelta(seconds=60)
 
 
-async def abandoned(at: Counter, seats=(0, 1), **more) -> UUID:
+async def abandoned(at: Counter, seats=(0, 1), *, released=True, **more) -> UUID:
     """A booking that was let go while the provider had not decided; a moment later it does."""
     booking = await at.pending(seats, **more)
     payment = await at.pay(booking, "card_late")
@@ -27,7 +27,8 @@ async def abandoned(at: Counter, seats=(0, 1), **more) -> UUID:
     at.clock.pass_by(VERDICT_AND_MORE)
     await at.resolver.resolve_due()
     assert await at.state_of(booking) is State.CANCELLED
-    await at.carry()
+    if released:
+        await at.carry()
     await at.database.execute("update payment.sandbox_charges set settles_at = now() where payment = $1", payment.id)
     return booking
 
@@ -181,3 +182,38 @@ async def test_ten_resolvers_at_once_seat_the_buyer_once(config, captured):
         await at.settle()
         state, reason, seats = await ends_of(at, booking)
         assert (state, reason, len(seats)) == ("CAPTURED", "paid_late_moved", 1)
+
+
+async def test_defect_10_late_money_that_meets_a_half_released_seat_does_not_take_it(config):
+    """The booking is CANCELLED, but its tickets and its bits are not back yet: they are nobody's to sell."""
+    async with counter(config) as at:
+        booking = await abandoned(at, (0, 1), released=False)
+        held = await at.database.fetchval("select count(*) from ticketing.tickets where booking = $1", booking)
+        assert held == 2, "the seats are already back: this proves nothing"
+        await money_comes(at)
+        state, reason, [(section, place, seats)] = await ends_of(at, booking)
+        assert (state, reason, section, place) == ("CAPTURED", "paid_late_moved", "A", 0)
+        assert (len(seats), seats[1] - seats[0]) == (2, 1)
+        assert not {0, 1} & set(seats)
+
+
+async def test_the_buyer_is_told_of_both_bookings(config):
+    """What live updates listen to; the stream itself has tests of its own."""
+    async with counter(config) as at:
+        booking = await abandoned(at)
+        buyer = await at.buyer_of(booking)
+        told = []
+        async with at.database.acquire() as connection:
+
+            def hear(_connection, _pid, _channel, payload):
+                told.extend(payload.split(","))
+
+            await connection.add_listener("bookings", hear)
+            await money_comes(at)
+            paid = await at.database.fetchval(
+                "select id from booking.bookings where buyer = $1 and state = 'PAID'", buyer
+            )
+            async with asyncio.timeout(30):
+                while not {f"{buyer}:{booking}", f"{buyer}:{paid}"} <= set(told):
+                    await asyncio.sleep(0.01)
+            await connection.remove_listener("bookings", hear)
