@@ -5,6 +5,7 @@ import { explain, text } from "./words.js";
 
 // Which field a problem belongs to; any other is said below the form.
 const FIELD_OF = { invalid_email: "email", email_taken: "email", weak_password: "password" };
+const CODE_OF = { email: "invalid_email", password: "weak_password" };
 
 const form = byId("login") ?? byId("register");
 
@@ -24,14 +25,21 @@ async function send() {
     await post("/sessions", { email: data.email, password: data.password });
     return location.assign(form.dataset.next);
   } catch (problem) {
-    const field = FIELD_OF[problem.code];
-    // The server's own sentence on a password says which rule it breaks.
-    const words =
-      problem.code === "weak_password" ? `${text("problem.weak_password")} (${problem.detail})` : explain(problem);
-    if (!field) return void (byId("form-wrong").textContent = words);
-    wrong(field, words);
-    return byId(field).focus();
+    return show(problem);
   }
+}
+
+function show(problem) {
+  // What does not even fit the schema names its field; it is wrong in the same way.
+  const named = problem.body.errors?.map((error) => error.key).find((key) => key in CODE_OF);
+  const code = named ? CODE_OF[named] : problem.code;
+  const field = named ?? FIELD_OF[code];
+  // The server's own sentence on a password says which rule it breaks.
+  const detail = code === "weak_password" && !named ? ` (${problem.detail})` : "";
+  const words = `${explain({ code, detail: problem.detail })}${detail}`;
+  if (!field) return void (byId("form-wrong").textContent = words);
+  wrong(field, words);
+  return byId(field).focus();
 }
 
 function wrong(name, words) {
