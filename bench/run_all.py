@@ -22,6 +22,7 @@ COMMANDS = {
     "penstock": ("-m", "penstock", "bench", "--json"),
     "sellout": ("-m", "aisle", "bench", "sellout", "--json"),
     "pay": ("-m", "aisle", "bench", "pay", "--json"),
+    "map": ("-m", "aisle", "bench", "map", "--json"),
 }
 
 
