@@ -21,7 +21,12 @@ from aisle.booking.worker import BookingWorker
 from aisle.bridges import make_ready_for_ever, sales_from, watch_gate_for_ever
 from aisle.config import Config
 from aisle.errors import Problem
-from aisle.limits import EXPIRE_INTERVAL_SECONDS, LANES_INTERVAL_SECONDS, SWEEP_INTERVAL_SECONDS
+from aisle.limits import (
+    ASK_AGAIN_INTERVAL_SECONDS,
+    EXPIRE_INTERVAL_SECONDS,
+    LANES_INTERVAL_SECONDS,
+    SWEEP_INTERVAL_SECONDS,
+)
 from aisle.log import LogUnavailable, LogWriter, ensure_lane, open_reader
 from aisle.messages import BOOKING, RESERVATION, SHARED_LANE, TICKETING, group, topics_to
 from aisle.once import forget_old_answers
@@ -141,7 +146,7 @@ async def _lanes(parts: Parts) -> list[str]:
 async def _ask_again_for_ever(parts: Parts) -> None:
     find_sale = sales_from(parts.catalogue)
     while True:
-        await asyncio.sleep(LANES_INTERVAL_SECONDS)
+        await asyncio.sleep(ASK_AGAIN_INTERVAL_SECONDS)
         try:
             now = parts.clock()
             window = timedelta(seconds=parts.config.processing_seconds)
