@@ -118,6 +118,7 @@ def test_late_money_that_was_cut_off_here_seats_its_buyer_once(stage, booking, p
     buyer, event, id = booking
     expect(201, buyer.post(f"/bookings/{id}/payments", {"method": "card_late"}, key=new_key()))
     stage.fetch("update payment.sandbox_charges set settles_at = now() + interval '1 day' where card = 'card_late'")
+    stage.overdue(id)
     stage.fetch("update payment.payments set started_at = started_at - interval '1 hour', look_at = now()")
     buyer.waits_for(id, "CANCELLED")
     buyer.waits_until_free(event, 20)

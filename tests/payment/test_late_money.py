@@ -62,6 +62,23 @@ async def ends_of(at: Counter, booking: UUID) -> tuple[str, str, list[tuple[str,
     return payment["state"], reason, [(row["section"], row["place"], row["seats"]) for row in rows]
 
 
+async def test_a_slow_provider_does_not_cost_the_buyer_time_that_was_promised(config):
+    async with counter(config) as at:
+        booking = await at.pending()
+        payment = await at.pay(booking, "card_late")
+        await at.database.execute(
+            "update payment.sandbox_charges set settles_at = settles_at + interval '8 min' where payment = $1",
+            payment.id,
+        )
+        at.clock.pass_by(VERDICT_AND_MORE)
+        await at.resolver.resolve_due()
+        assert await at.state_of(booking) is State.PAYING, "no verdict yet, but ten minutes are left"
+        at.clock.pass_by(timedelta(minutes=5))
+        await at.resolver.resolve_due()
+        assert await at.state_of(booking) is State.PAID
+        await at.settle()
+
+
 async def test_the_same_seats_if_they_are_free(config):
     async with counter(config) as at:
         booking = await abandoned(at)

@@ -233,9 +233,11 @@ async def decline(
 
 
 async def abandon(connection: asyncpg.Connection, payment: Payment, *, now: datetime) -> None:
-    """The provider took too long: the seats are let go, the provider is asked on."""
+    """The provider took too long, and the buyer's time is over: the seats are let go, the provider is asked on."""
     async with connection.transaction():
-        await store.lock(connection, [payment.booking])
+        row = (await store.lock(connection, [payment.booking])).get(payment.booking)
+        if row is not None and row["deadline"] > now:
+            return
         await payments.lock(connection, [payment.id])
         if await payments.move(connection, [(payment.id, "")], PaymentState.ABANDONED, now=now):
             await cancel_rows(connection, [payment.booking], "payment_timeout", (State.PAYING,), now=now)
