@@ -5,14 +5,17 @@ retries: a caller that may repeat does so under its own operation id.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import TypeVar
 
 import asyncpg
 
 from aisle.config import Config
 from aisle.errors import StartupError
-from aisle.limits import POSTGRES_VERSION_MIN
+from aisle.limits import POSTGRES_VERSION_MIN, TRANSACTION_TRIES_MAX
+
+Value = TypeVar("Value")
 
 # A plan that was kept when a table was empty reads all of it when a rush has filled it, and statistics come a minute
 # later: planning anew costs a fraction of a millisecond a batch. What a rush touches is in memory, so looking a row up
@@ -46,6 +49,23 @@ async def require_version(connection: asyncpg.Connection) -> None:
     if number < POSTGRES_VERSION_MIN:
         found = await connection.fetchval("show server_version")
         raise StartupError(f"PostgreSQL {found} is too old; Aisle needs {POSTGRES_VERSION_MIN // 10_000} or newer")
+
+
+async def in_one_go(
+    pool: asyncpg.Pool,
+    write: Callable[[asyncpg.Connection], Awaitable[Value]],
+    *,
+    lost: tuple[type[asyncpg.PostgresError], ...] = (asyncpg.DeadlockDetectedError,),
+) -> Value:
+    """Run one transaction. One that PostgreSQL gave up to free somebody else is run again: it left nothing."""
+    for tries_left in reversed(range(TRANSACTION_TRIES_MAX)):
+        try:
+            async with pool.acquire() as connection:
+                return await write(connection)
+        except lost:
+            if not tries_left:
+                raise
+    raise AssertionError("the last try returns or raises")
 
 
 async def check_database(pool: asyncpg.Pool, timeout_s: float) -> None:

@@ -26,6 +26,7 @@ from aisle.booking.cart import Cart
 from aisle.booking.carts import Carts
 from aisle.booking.place import FindSale, Sale
 from aisle.crash_points import crash_point
+from aisle.db import in_one_go
 from aisle.errors import Problem
 from aisle.group_commit import GroupCommit
 from aisle.ids import new_id
@@ -33,7 +34,6 @@ from aisle.limits import CHECKOUT_BATCH_MAX, CHECKOUT_QUEUE_MAX
 from aisle.messages import BookingExpired, Part
 from aisle.relay import Relay
 
-TRIES_MAX = 3
 # Not a refusal: the store may not be asked now, or not in the epoch that the booking knows.
 UNDECIDED = "fenced"
 REFUSED_FINALLY = "this checkout was refused"
@@ -175,25 +175,18 @@ class Checkout:
         return booking
 
     async def _place(self, placings: Sequence[store.Placing]) -> list[store.Placed]:
-        """A batch that lost a deadlock, or met its own twin, is written again: it left nothing."""
-        for tries_left in reversed(range(TRIES_MAX)):
-            try:
-                async with self._database.acquire() as connection:
-                    return await store.place(connection, placings, now=self._clock())
-            except (asyncpg.DeadlockDetectedError, asyncpg.UniqueViolationError):
-                if not tries_left:
-                    raise
-        raise AssertionError("the last try returns or raises")
+        """A batch that met its own twin is written again, too."""
+        lost = (asyncpg.DeadlockDetectedError, asyncpg.UniqueViolationError)
+        return await in_one_go(
+            self._database, lambda connection: store.place(connection, placings, now=self._clock()), lost=lost
+        )
 
     async def _reserve(self, placings: Sequence[store.Placing]) -> list[str]:
-        for tries_left in reversed(range(TRIES_MAX)):
-            try:
-                async with self._database.acquire() as connection, connection.transaction():
-                    return await self._reserve_batch(connection, placings)
-            except asyncpg.DeadlockDetectedError:
-                if not tries_left:
-                    raise
-        raise AssertionError("the last try returns or raises")
+        async def reserve(connection: asyncpg.Connection) -> list[str]:
+            async with connection.transaction():
+                return await self._reserve_batch(connection, placings)
+
+        return await in_one_go(self._database, reserve)
 
     async def _reserve_batch(self, connection: asyncpg.Connection, placings: Sequence[store.Placing]) -> list[str]:
         """Tickets and booking together. A booking whose tickets are not all free, or that has ended, gets none."""

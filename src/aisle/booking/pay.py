@@ -19,6 +19,7 @@ import structlog
 from aisle.booking import payment_moves as moves
 from aisle.booking.payment_moves import CurrencyOf, Delivery, Sell, Start, Started, TakeBack
 from aisle.crash_points import crash_point
+from aisle.db import in_one_go
 from aisle.errors import Problem
 from aisle.group_commit import GroupCommit
 from aisle.ids import new_id
@@ -27,8 +28,6 @@ from aisle.payment import store as payments
 from aisle.payment.payment import Payment, PaymentState
 from aisle.payment.provider import HAS_MONEY, Answer, Charge, Provider, ProviderSilent, Verdict
 from aisle.relay import Relay
-
-TRIES_MAX = 3
 
 Value = TypeVar("Value")
 Answered = TypeVar("Answered")
@@ -181,34 +180,25 @@ class Payer:
         return None
 
     async def _start(self, asked: Sequence[Start]) -> list[Started]:
-        return await self._in_one_commit(
+        return await in_one_go(
+            self._till.database,
             lambda connection: moves.start(
                 connection, asked, currency_of=self._till.currency_of, now=self._till.clock()
-            )
+            ),
         )
 
     async def _deliver(self, promised: Sequence[tuple[Payment, Answer]]) -> list[Delivery]:
-        return await self._in_one_commit(
-            lambda connection: moves.deliver(connection, promised, self._till.sell, now=self._till.clock())
+        return await in_one_go(
+            self._till.database,
+            lambda connection: moves.deliver(connection, promised, self._till.sell, now=self._till.clock()),
         )
 
     async def _finish(self, paid: Sequence[Payment]) -> list[bool]:
         ids, bookings = [payment.id for payment in paid], [payment.booking for payment in paid]
-        finished = await self._in_one_commit(
-            lambda connection: moves.finish(connection, ids, bookings, now=self._till.clock())
+        finished = await in_one_go(
+            self._till.database, lambda connection: moves.finish(connection, ids, bookings, now=self._till.clock())
         )
         return [id in finished for id in ids]
-
-    async def _in_one_commit(self, write: Callable[[asyncpg.Connection], Awaitable[Value]]) -> Value:
-        """A batch that PostgreSQL gave up to free somebody else from a deadlock is written again: it left nothing."""
-        for tries_left in reversed(range(TRIES_MAX)):
-            try:
-                async with self._till.database.acquire() as connection:
-                    return await write(connection)
-            except asyncpg.DeadlockDetectedError:
-                if not tries_left:
-                    raise
-        raise AssertionError("the last try returns or raises")
 
 
 def _shared(

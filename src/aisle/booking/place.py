@@ -17,6 +17,7 @@ import structlog
 from aisle.booking import store
 from aisle.booking.booking import Booking, Request, State
 from aisle.crash_points import crash_point
+from aisle.db import in_one_go
 from aisle.errors import Problem
 from aisle.group_commit import GroupCommit
 from aisle.ids import new_id
@@ -25,7 +26,6 @@ from aisle.log import LogUnavailable, LogWriter
 from aisle.messages import TicketReserveRequested
 
 STALE = timedelta(seconds=5)
-PLACE_TRIES_MAX = 3
 
 log = structlog.get_logger()
 
@@ -134,7 +134,7 @@ class Placer:
         return [key in known for key in asked]
 
     async def _write(self, placings: Sequence[store.Placing]) -> list[store.Placed]:
-        placed = await self._place(placings)
+        placed = await in_one_go(self._database, lambda c: store.place(c, placings, now=self._clock()))
         crash_point("after_place_commit")
         new = [reserve_message(p) for p, answer in zip(placings, placed, strict=True) if answer.new]
         if new:
@@ -143,17 +143,6 @@ class Placer:
             self._publishing.add(task)
             task.add_done_callback(self._publishing.discard)
         return placed
-
-    async def _place(self, placings: Sequence[store.Placing]) -> list[store.Placed]:
-        """A batch that PostgreSQL gave up to free somebody else from a deadlock is written again: it left nothing."""
-        for tries_left in reversed(range(PLACE_TRIES_MAX)):
-            try:
-                async with self._database.acquire() as connection:
-                    return await store.place(connection, placings, now=self._clock())
-            except asyncpg.DeadlockDetectedError:
-                if not tries_left:
-                    raise
-        raise AssertionError("the last try returns or raises")
 
     async def _publish(self, messages: Sequence[TicketReserveRequested]) -> None:
         try:

@@ -14,13 +14,12 @@ import asyncpg
 import msgspec
 
 from aisle.crash_points import crash_point
+from aisle.db import in_one_go
 from aisle.door import store
 from aisle.door.code import Content, Unreadable, key_id_of, read_code
 from aisle.door.key_ring import KeyRing
 from aisle.door.scan import Outcome, Scan, judge, rank_entries
 from aisle.errors import Problem
-
-TRIES_MAX = 3
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -48,18 +47,16 @@ class Door:
     async def check_in(self, event: int, staff: UUID, shown: Sequence[Shown]) -> list[Checked]:
         """The outcomes, in the order asked. All of them are in the log, or none is."""
         scans = await self._read(event, staff, shown)
-        for tries_left in reversed(range(TRIES_MAX)):
-            try:
-                async with self._database.acquire() as connection, connection.transaction():
-                    await _require_staff(connection, event, staff)
-                    checked = await _decide(connection, event, scans)
-                crash_point("after_check_in")
-                return checked
-            except asyncpg.UniqueViolationError:
-                # Somebody sent one of these ids at the same moment: now it is in the log.
-                if not tries_left:
-                    raise
-        raise AssertionError("the last try returns or raises")
+
+        async def decide(connection: asyncpg.Connection) -> list[Checked]:
+            async with connection.transaction():
+                await _require_staff(connection, event, staff)
+                return await _decide(connection, event, scans)
+
+        # If somebody sends one of these ids at the same moment, it is in the log the next time.
+        checked = await in_one_go(self._database, decide, lost=(asyncpg.UniqueViolationError,))
+        crash_point("after_check_in")
+        return checked
 
     async def _read(self, event: int, staff: UUID, shown: Sequence[Shown]) -> list[Scan]:
         keys = await self._keys.public_keys(key_id_of(one.code) for one in shown)
