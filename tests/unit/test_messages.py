@@ -50,7 +50,7 @@ def test_golden_bytes():
     assert encode(REQUEST) == (
         b'{"type":"ticket_reserve_requested","id":"m1","lane":"123","event":123,"section":"A","partition":0,"epoch":1,'
         b'"trace":"","version":1,"booking":"b1","buyer":"u1","quantity":2,"in_section":null,"in_subsection":null,'
-        b'"seats":null,"accessible":0,"allow_partial":false}'
+        b'"seats":null,"accessible":0,"allow_partial":false,"in_pool":null,"held":[]}'
     )
     paid = BookingPendingPayment(
         id="m2",
