@@ -47,7 +47,7 @@ from aisle.log import LogWriter, open_writer, require_log
 from aisle.metrics import Metrics, watch_event_loop
 from aisle.migrate import pending_migrations
 from aisle.money_bridges import money_desk, open_counter
-from aisle.page_bridges import pages_from
+from aisle.page_bridges import pages_from, seller_pages_from
 from aisle.problems import exception_answers
 from aisle.relay import Relay
 from aisle.reservation.inventory import Inventory
@@ -63,6 +63,7 @@ from aisle.ticketing.hall_api import hall_routes
 from aisle.ui.api_page import api_page, openapi_json
 from aisle.ui.buyer import buyer_pages
 from aisle.ui.frame import page_errors
+from aisle.ui.seller import seller_pages
 from aisle.ui.static_files import static_file
 
 ROLES = ("api", "booking", "reservation", "ticketing", "live")
@@ -161,7 +162,7 @@ def _api_routers(parts: Parts, desk: Desk, stack: AsyncExitStack) -> list[Router
     holder, checkout = holder_and_checkout(parts, find_sale, stack)
     bookings = BookingDesk(parts.database, placer, holder, checkout, parts.relays["booking"], find_sale, parts.clock)
     routes = [event_routes(events), hall_routes(events), booking_routes(bookings), hold_routes(bookings)]
-    return [*routes, buyer_pages(pages_from(desk, events))]
+    return [*routes, buyer_pages(pages_from(desk, events)), seller_pages(seller_pages_from(desk, events))]
 
 
 def _now() -> datetime:

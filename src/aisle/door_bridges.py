@@ -6,10 +6,12 @@ from uuid import UUID
 import asyncpg
 from litestar import Router
 
+from aisle.accounts.access import Access
 from aisle.accounts.account import Role, normalise_email
 from aisle.accounts.desk import Desk
 from aisle.accounts.tokens import keys_from_setting
 from aisle.booking import store as bookings
+from aisle.door import store as doors
 from aisle.door.api import HolderName, ticket_routes
 from aisle.door.check_in import Door
 from aisle.door.gate_api import FindDoorAccount, GateDesk, RequireSeller, SeatNames, gate_routes
@@ -18,8 +20,11 @@ from aisle.door.key_ring import KeyRing
 from aisle.door.keys import Sealer
 from aisle.door.ticket import Bought, Show, place_of, seat_of
 from aisle.errors import Problem
+from aisle.limits import PAGE_ROWS_MAX
 from aisle.services import Parts
 from aisle.ticketing.catalogue import Catalogue
+from aisle.ticketing.store import Event
+from aisle.ui.door import DoorDesk, door_pages
 
 
 def door_routers(parts: Parts, accounts: Desk) -> list[Router]:
@@ -33,7 +38,18 @@ def door_routers(parts: Parts, accounts: Desk) -> list[Router]:
         find_door_account=door_accounts_of(accounts),
         seat_names=seat_names_of(parts.catalogue),
     )
-    return [ticket_routes(tickets, keys, holder_names_of(accounts)), gate_routes(gate)]
+    pages = door_pages(door_pages_from(parts, accounts))
+    return [ticket_routes(tickets, keys, holder_names_of(accounts)), gate_routes(gate), pages]
+
+
+def door_pages_from(parts: Parts, accounts: Desk) -> DoorDesk:
+    async def events(account: UUID) -> list[Event]:
+        async with parts.database.acquire() as connection:
+            found = await doors.events_of(connection, account, limit=PAGE_ROWS_MAX)
+        shown = [(await parts.catalogue.find(id)).event for id in found]
+        return sorted(shown, key=lambda event: event.starts_at)
+
+    return DoorDesk(Access(accounts).recognise, events)
 
 
 def bought_from(database: asyncpg.Pool, catalogue: Catalogue) -> FindBought:

@@ -158,6 +158,16 @@ async def is_staff(connection: asyncpg.Connection, event: int, account: UUID) ->
     return bool(found)
 
 
+async def events_of(connection: asyncpg.Connection, account: UUID, *, limit: int) -> list[int]:
+    """The events whose doors this account may stand at, newest grant first."""
+    rows = await connection.fetch(
+        "select event_id from door.staff where account = $1 order by granted_at desc, event_id desc limit $2",
+        account,
+        limit,
+    )
+    return [row["event_id"] for row in rows]
+
+
 async def staff_of(connection: asyncpg.Connection, event: int) -> list[tuple[UUID, datetime]]:
     rows = await connection.fetch(
         "select account, granted_at from door.staff where event_id = $1 order by granted_at, account", event

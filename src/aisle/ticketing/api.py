@@ -120,11 +120,19 @@ def _seller_routes(desk: EventDesk) -> list[Any]:
         request = asked(actor.account_id, idempotency_key, f"POST /events/{event_id}/close")
         return await _switch(desk, event_id, request, EventState.CLOSED)
 
+    @get("/seller/events", summary="My events in every state, newest first")
+    async def own_events(
+        actor: CurrentActor,
+        before: Annotated[int, QueryParameter(ge=0, le=2**63 - 1)] = 0,
+        limit: Annotated[int, QueryParameter(ge=1, le=PAGE_ROWS_MAX)] = 20,
+    ) -> EventPage:
+        return await own_page(desk, actor.account_id, before=before, limit=limit)
+
     @get("/seller/events/{event_id:int}", summary="My event, in whatever state it is")
     async def own_event(event_id: FromPath[int], actor: CurrentActor) -> EventView:
-        return view_of((await _own(desk, event_id, actor.account_id)).event)
+        return view_of((await own_listing(desk, event_id, actor.account_id)).event)
 
-    return [post_event, patch_event, open_sale, close_sale, own_event]
+    return [post_event, patch_event, open_sale, close_sale, own_events, own_event]
 
 
 def _public_routes(desk: EventDesk) -> list[Any]:
@@ -177,10 +185,16 @@ async def browse(desk: EventDesk, *, search: str, after: str, limit: int) -> Eve
     return EventPage([view_of(event) for event in found], _next(last.starts_at, last.id) if last else None)
 
 
+async def own_page(desk: EventDesk, seller: UUID, *, before: int, limit: int) -> EventPage:
+    async with desk.database.acquire() as connection:
+        found = await store.events_of(connection, seller, before=before, limit=limit)
+    return EventPage([view_of(event) for event in found], str(found[-1].id) if len(found) == limit else None)
+
+
 async def _switch(desk: EventDesk, event_id: int, request: Asked, target: EventState) -> EventView:
     """Open or close the sale. The store follows before the commit: a crash in between leaves the event as it was, and
     nothing is sold that only one of the two believes to be on sale."""
-    listing = await _own(desk, event_id, request.account)
+    listing = await own_listing(desk, event_id, request.account)
     sources = [state.value for state, targets in EVENT_MOVES.items() if target in targets]
     async with desk.database.acquire() as connection, connection.transaction():
         earlier = await recall(connection, request, store.Event, now=desk.clock())
@@ -198,7 +212,7 @@ async def _switch(desk: EventDesk, event_id: int, request: Asked, target: EventS
     return view_of(event)
 
 
-async def _own(desk: EventDesk, event_id: int, seller: UUID) -> Listing:
+async def own_listing(desk: EventDesk, event_id: int, seller: UUID) -> Listing:
     await desk.catalogue.changed(event_id)
     listing = await desk.catalogue.find(event_id)
     if listing.event.seller != seller:

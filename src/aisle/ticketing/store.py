@@ -312,6 +312,18 @@ async def browse(
     return [_event(row) for row in rows]
 
 
+async def events_of(connection: asyncpg.Connection, seller: UUID, *, before: int, limit: int) -> list[Event]:
+    """A seller's events in every state, newest first; `before` is the last one of the page before, or 0."""
+    rows = await connection.fetch(
+        f"""select {EVENT_COLUMNS} from ticketing.events
+            where seller = $1 and ($2 = 0 or id < $2) order by id desc limit $3""",
+        seller,
+        before,
+        limit,
+    )
+    return [_event(row) for row in rows]
+
+
 async def move_event(
     connection: asyncpg.Connection, event_id: int, *, sources: Sequence[str], target: str, now: datetime
 ) -> Event | None:

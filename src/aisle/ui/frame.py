@@ -26,8 +26,8 @@ class Link(NamedTuple):
 # Who finds what in the navigation. A role's own desk is added here together with its page.
 NAVIGATION: dict[str, tuple[Link, ...]] = {
     Role.BUYER: (Link("nav.events", "/"), Link("nav.bookings", "/bookings"), Link("nav.cart", "/cart")),
-    Role.SELLER: (Link("nav.events", "/"),),
-    Role.DOOR: (Link("nav.events", "/"),),
+    Role.SELLER: (Link("nav.seller", "/seller"), Link("nav.new_event", "/seller/new"), Link("nav.events", "/")),
+    Role.DOOR: (Link("nav.door", "/door"), Link("nav.events", "/")),
     Role.OPERATOR: (Link("nav.events", "/"),),
     "anonymous": (Link("nav.events", "/"),),
 }

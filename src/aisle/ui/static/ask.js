@@ -25,6 +25,8 @@ export const get = (path) => ask("GET", path);
 export const remove = (path) => ask("DELETE", path);
 // A repeated click must not repeat the effect: pass the same key again.
 export const post = (path, body = {}, key = newKey()) => ask("POST", path, body, key);
+export const patch = (path, body, key = newKey()) => ask("PATCH", path, body, key);
+export const put = (path, body) => ask("PUT", path, body);
 
 async function ask(method, path, body, key) {
   const headers = { accept: "application/json" };

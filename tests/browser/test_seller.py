@@ -1,0 +1,125 @@
+"""A seller with a browser: describes a hall, opens its sale, sees what is sold; the forms keep what was typed."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.axe import serious_violations
+from tests.browser.visitor import Visitor, aside
+from tests.people import a_hall
+
+PLANNED = """
+    select section, subsection, rows, seats_per_row, blocked, accessible
+    from ticketing.subsections where event_id = $1 order by place
+"""
+
+
+def fields(page: Page, part: str, name: str):
+    return page.locator(f"{part} [data-name={name}]")
+
+
+def describes(page: Page, name: str) -> None:
+    fields(page, "#basics", "name").fill(name)
+    fields(page, "#basics", "starts_at").fill("2027-12-31T20:00")
+    fields(page, "#basics", "time_zone").fill("Asia/Taipei")
+    first = page.locator("[data-part=section]").first
+    for field, value in (("name", "Front"), ("price", "45.50"), ("count", "2"), ("rows", "4"), ("seats_per_row", "6")):
+        first.locator(f"[data-name={field}]").fill(value)
+    expect(page.locator("#size")).to_have_text("300 seats")
+
+
+@pytest.fixture
+def sam(visitor):
+    sam: Visitor = visitor()
+    sam.registers("/seller", role="seller")
+    return sam
+
+
+def creates(page: Page) -> int:
+    page.click("#create")
+    page.wait_for_url(re.compile(r"/seller/events/\d+$"))
+    return int(page.url.rpartition("/")[2])
+
+
+def test_a_hall_is_described_and_its_sales_move(stage, sam, visitor):
+    page = sam.page
+    expect(page.locator(".empty")).to_contain_text("No events yet")
+    page.click("a[href='/seller/new'].primary")
+    describes(page, "Night Train")
+    page.click("#show-list")
+    page.locator('#grid [data-seat="0"]').click()
+    page.check("input[value=accessible]")
+    page.locator('#grid [data-seat="7"]').focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(":focus")).to_have_attribute("aria-label", re.compile("Row 2, seat 2, wheelchair place"))
+    assert serious_violations(page) == []
+    event = creates(page)
+    rows = [tuple(row) for row in aside(lambda: stage.fetch(PLANNED, event))][:2]
+    assert rows == [("Front", 1, 4, 6, [0], [7]), ("Front", 2, 4, 6, [], [])]
+    [starts_at] = aside(lambda: stage.fetch("select starts_at from ticketing.events where id = $1", event))[0]
+    assert starts_at.isoformat() == "2027-12-31T12:00:00+00:00"
+    page.click("#open")
+    expect(page.locator("#state")).to_have_text("on sale")
+    sells_two(visitor(), event)
+    expect(page.locator("[data-number=revenue]")).to_have_text("€91")
+    expect(page.locator("[data-number=sold]")).to_have_text("2")
+    expect(page.locator("#chart rect")).not_to_have_count(0)
+    expect(page.locator("#by-section tr").first).to_contain_text("2 / 47")
+    assert serious_violations(page) == []
+    page.fill("#prices input[name=Front]", "50")
+    page.click("#prices button")
+    expect(page.locator("#says")).to_contain_text("New prices")
+    page.click("#close")
+    expect(page.locator("#state")).to_have_text("closed")
+    assert dict(aside(lambda: stage.fetch("select state from ticketing.events where id = $1", event))[0]) == {
+        "state": "closed"
+    }
+    sam.goes_to("/seller")
+    expect(page.locator(".events")).to_contain_text("Night Train")
+    aside(lambda: stage.settle(event))
+
+
+def sells_two(ana: Visitor, event: int) -> None:
+    ana.registers(f"/events/{event}")
+    ana.sees_the_hall(event)
+    ana.opens_the_list("Front", 2)
+    for seat in (2, 3):
+        ana.seat(2, seat, 6).click()
+    ana.waits_for_cart(2)
+    ana.page.click("[data-key=checkout]")
+    ana.page.click("[data-key=pay]")
+    expect(ana.page.get_by_role("heading", level=1)).to_have_text("Enjoy the show")
+
+
+def test_what_is_refused_is_said_beside_the_field_and_stays_typed(sam):
+    page = sam.page
+    sam.goes_to("/seller/new")
+    describes(page, "Kept")
+    second = page.locator("[data-part=section]").nth(1)
+    second.locator("[data-name=name]").fill("Upper circle!")
+    page.click("#create")
+    wrong = second.locator(".field", has=page.locator("[data-name=name]")).locator(".wrong")
+    expect(wrong).to_contain_text("Letters, digits and underscores")
+    expect(second.locator("[data-name=name]")).to_be_focused()
+    expect(second.locator("[data-name=name]")).to_have_value("Upper circle!")
+    expect(fields(page, "#basics", "name")).to_have_value("Kept")
+    second.locator("[data-name=name]").fill("Front")
+    page.click("#create")
+    expect(wrong).to_contain_text("two sections have the same name")
+    second.locator("[data-name=name]").fill("Back")
+    fields(page, "#basics", "time_zone").fill("Mars/Olympus")
+    page.click("#create")
+    expect(page.locator("#basics")).to_contain_text("not a known time zone")
+    fields(page, "#basics", "time_zone").fill("Europe/Lisbon")
+    creates(page)
+
+
+def test_somebody_elses_desk_is_not_found(sam, seller, visitor):
+    event = seller.creates(a_hall(("A", 3000, 2, 2)))
+    answer = sam.page.goto(f"{sam.address}/seller/events/{event}")
+    assert answer is not None
+    assert answer.status == 404
+    stranger = visitor()
+    stranger.goes_to(f"/seller/events/{event}")
+    assert stranger.page.url.endswith(f"/login?next=/seller/events/{event}")
