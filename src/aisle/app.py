@@ -47,6 +47,7 @@ from aisle.log import LogWriter, open_writer, require_log
 from aisle.metrics import Metrics, watch_event_loop
 from aisle.migrate import pending_migrations
 from aisle.money_bridges import money_desk, open_counter
+from aisle.ops_bridges import ops_routers
 from aisle.page_bridges import pages_from, seller_pages_from
 from aisle.problems import exception_answers
 from aisle.relay import Relay
@@ -98,7 +99,7 @@ async def _serve_on(listener: socket.socket, config: Config, roles: Sequence[str
     if "api" in roles:
         assert counter is not None
         routers += [*_api_routers(parts, desk, stack), *door_routers(parts, desk), sales_routes(sales)]
-        routers.append(money_routes(money_desk(parts, counter)))
+        routers += [money_routes(money_desk(parts, counter)), *ops_routers(parts, desk)]
     readiness = Readiness({"database": _database_check(database, metrics), "store": store.ping})
     app = build_app(config, readiness, metrics, desk, routers)
     server = http_server(envelope(hot_front(app, Access(desk).admit), metrics), config)

@@ -22,6 +22,7 @@ from aisle.messages import dead_letters
 
 TOPIC = re.compile(r"event-id-(.+)______dead-letters")
 ANSWER_SECONDS_MAX = 10.0
+LANES_MAX = 50
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
@@ -56,6 +57,18 @@ def read_dead_letters(bootstrap: str, lane: str, *, replayed_too: bool = False) 
         last = min(high, first + DEAD_LETTERS_MAX)
         consumer.assign([TopicPartition(partition.topic, partition.partition, first)])
         return list(_read(consumer, lane, last)) if first < last else []
+
+
+def count_dead_letters(bootstrap: str) -> dict[str, int]:
+    """Lane -> dead letters that wait there, for lanes that have some; of the first LANES_MAX lanes."""
+    waiting = {}
+    for lane in find_lanes(bootstrap)[:LANES_MAX]:
+        with _reader(bootstrap, lane) as (consumer, partition):
+            low, high = consumer.get_watermark_offsets(partition, timeout=ANSWER_SECONDS_MAX)
+            left = high - max(low, _replayed_up_to(consumer, partition)) if high > low else 0
+        if left > 0:
+            waiting[lane] = left
+    return waiting
 
 
 def replay(bootstrap: str, lane: str, letters: Sequence[DeadLetter]) -> int:

@@ -51,6 +51,7 @@ ACCESS: Mapping[tuple[str, str], Callers] = {
     ("GET", "/bookings"): PUBLIC,
     ("GET", "/bookings/{booking_id}"): PUBLIC,
     ("GET", "/door"): PUBLIC,
+    ("GET", "/ops"): PUBLIC,
     ("GET", "/seller"): PUBLIC,
     ("GET", "/seller/new"): PUBLIC,
     ("GET", "/seller/events/{event_id}"): PUBLIC,
@@ -114,6 +115,7 @@ ACCESS: Mapping[tuple[str, str], Callers] = {
     ("POST", "/api/v1/bookings/{booking_id}/refund"): frozenset({Role.BUYER}),
     ("POST", "/api/v1/seller/bookings/{booking_id}/refund"): frozenset({Role.SELLER}),
     ("GET", "/api/v1/payments/review"): frozenset({Role.OPERATOR}),
+    ("GET", "/api/v1/ops"): frozenset({Role.OPERATOR}),
     # Public because the signature over the body is the proof.
     ("POST", "/api/v1/payments/webhooks/{provider}"): PUBLIC,
 }

@@ -24,6 +24,7 @@ ANNOUNCE, SWEEP, POOL_SWEEP, STRIKE = (
 SWEEP_CLAIMS_MAX = 100
 PLACES_PER_ROUND_TRIP = 200
 IDLE_MS = 60_000
+LATE_SECONDS = 10
 
 Where = Place | PoolPlace
 
@@ -71,6 +72,19 @@ async def sweep_once(store: Store) -> list[tuple[Where, Released]]:
                     empty.append(place)
             await _strike(store, [(place, seen[place]) for place in empty])
     return released
+
+
+async def count_overdue(store: Store) -> tuple[int, int]:
+    """How many places are visited, and how many entries there wait longer than any sweep takes."""
+    members = await store.call("ZRANGE", holding(store.prefix), 0, -1)
+    seconds, _ = await store.call("TIME")
+    late = (int(seconds) - LATE_SECONDS) * 1000
+    index = [_keys(store.prefix, _where(member.decode()))[-1] for member in members]
+    overdue = 0
+    for start in range(0, len(index), PLACES_PER_ROUND_TRIP):
+        commands = [("ZCOUNT", key, "-inf", late) for key in index[start : start + PLACES_PER_ROUND_TRIP]]
+        overdue += sum(count for count in await store.call_many(commands) if isinstance(count, int))
+    return len(members), overdue
 
 
 async def sweep_for_ever(
