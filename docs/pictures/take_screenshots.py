@@ -16,8 +16,9 @@ from playwright.sync_api import Page, sync_playwright
 from aisle.bench.product import running_product
 from aisle.demo.crowd import run_crowd
 from aisle.demo.load import load_demo
-from aisle.demo.season import LOGINS
+from aisle.demo.season import LOGINS, Login
 
+SELLER, BUYER, DOOR = LOGINS
 FOLDER = Path(__file__).parent / "pages"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
 CROWD = {"buyers": 60, "seconds": 40.0}
@@ -40,29 +41,33 @@ def main() -> None:
             _take(night, address, f"/events/{stadium}", "stadium-dark", until="canvas[data-drawn=true]")
             phone = _visitor(browser, address, PHONE, "light")
             _on_the_phone(phone, address, theatre)
+            seller = _visitor(browser, address, LAPTOP, "light", SELLER)
+            _take(seller, address, f"/seller/events/{theatre}", "desk", until="#by-section tr", whole=True)
+            _describe(seller, address)
+            _scan(_visitor(browser, address, PHONE, "light", DOOR), laptop, address)
             browser.close()
 
 
-def _visitor(browser: Any, address: str, size: dict[str, Any], scheme: str) -> Page:
+def _visitor(browser: Any, address: str, size: dict[str, Any], scheme: str, login: Login = BUYER) -> Page:
     context = browser.new_context(**size, color_scheme=scheme, reduced_motion="reduce")
     page: Page = context.new_page()
     page.goto(f"{address}/login")
-    page.fill("#email", LOGINS[1].email)
-    page.fill("#password", LOGINS[1].password)
+    page.fill("#email", login.email)
+    page.fill("#password", login.password)
     page.click("#login button")
     page.wait_for_url(f"{address}/")
     return page
 
 
-def _take(page: Page, address: str, path: str, name: str, until: str = "main") -> None:
+def _take(page: Page, address: str, path: str, name: str, until: str = "main", *, whole: bool = False) -> None:
     page.goto(f"{address}{path}")
     page.wait_for_selector(until)
-    _shoot(page, name)
+    _shoot(page, name, whole=whole)
 
 
-def _shoot(page: Page, name: str) -> None:
+def _shoot(page: Page, name: str, *, whole: bool = False) -> None:
     page.wait_for_timeout(600)
-    page.screenshot(path=FOLDER / f"{name}.png")
+    page.screenshot(path=FOLDER / f"{name}.png", full_page=whole)
 
 
 def _purchase(page: Page, address: str, event: int) -> None:
@@ -92,6 +97,36 @@ def _on_the_phone(page: Page, address: str, event: int) -> None:
     page.tap("#canvas", position=page.locator("#canvas").evaluate("(canvas) => canvas.positionOf('Circle-2', '4-7')"))
     page.locator("#hall").evaluate("(hall) => scrollTo(0, hall.offsetTop - 8)")
     _shoot(page, "phone")
+
+
+def _describe(page: Page, address: str) -> None:
+    page.goto(f"{address}/seller/new")
+    page.wait_for_selector("canvas[data-drawn=true]")
+    page.fill("#basics [data-name=name]", "An evening of new songs")
+    page.fill("#basics [data-name=venue]", "Old Harbour Hall")
+    page.fill("#basics [data-name=starts_at]", "2027-03-12T20:00")
+    page.click("#show-list")
+    for seat in (48, 49, 58, 59):
+        page.locator(f'#grid [data-seat="{seat}"]').click()
+    page.check("input[value=accessible]")
+    for seat in (0, 1):
+        page.locator(f'#grid [data-seat="{seat}"]').click()
+    page.click("#show-map")
+    page.evaluate("scrollTo(0, 0)")
+    _shoot(page, "editor")
+
+
+def _scan(page: Page, buyer: Page, address: str) -> None:
+    """The tickets that the buyer has just paid for, at the door."""
+    booking = buyer.url.rpartition("/")[2]
+    shown = buyer.context.request.get(f"{address}/api/v1/bookings/{booking}/tickets").json()
+    page.goto(f"{address}/door")
+    page.select_option("#event", str(shown["event_id"]))
+    page.fill("#gate", "north")
+    page.fill("#code", shown["tickets"][0]["code"])
+    page.press("#code", "Enter")
+    page.wait_for_selector("[data-outcome=accepted]")
+    _shoot(page, "door")
 
 
 if __name__ == "__main__":

@@ -83,8 +83,8 @@ async function create() {
     const event = await post("/events", describe(), key);
     return location.assign(`/seller/events/${event.id}`);
   } catch (problem) {
-    // Only an answer that got lost is asked for again under the same key.
-    if (problem.status !== 0) key = newKey();
+    // What may have happened without our hearing of it is asked for again under the same key.
+    if (problem.status > 0 && problem.status < 500) key = newKey();
     return show(problem);
   }
 }
