@@ -1,6 +1,9 @@
 """A seller with a browser: describes a hall, opens its sale, sees what is sold; the forms keep what was typed."""
 
+import json
 import re
+from typing import Any
+from uuid import uuid4
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -113,6 +116,52 @@ def test_what_is_refused_is_said_beside_the_field_and_stays_typed(sam):
     expect(page.locator("#basics")).to_contain_text("not a known time zone")
     fields(page, "#basics", "time_zone").fill("Europe/Lisbon")
     creates(page)
+
+
+def a_plan() -> dict[str, Any]:
+    """Two zones of a category that differ in size, one with a gap, and a category whose name cannot be a section's."""
+
+    def seat(x: int, category: str) -> dict[str, Any]:
+        return {"seat_guid": str(uuid4()), "seat_number": "1", "position": {"x": x, "y": 0}, "category": category}
+
+    def zone(*rows: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "position": {"x": 0, "y": 0},
+            "rows": [{"row_number": str(n), "seats": row} for n, row in enumerate(rows)],
+        }
+
+    first = zone([seat(0, "Stalls"), seat(30, "Stalls"), seat(90, "Stalls")], [seat(0, "Stalls accessible")])
+    second = zone([seat(0, "Stalls"), seat(30, "Stalls")], [seat(0, "Höhe & Loge"), seat(40, "Höhe & Loge")])
+    return {"name": "Hall", "zones": [first, second], "categories": [{"name": "Stalls"}, {"name": "Höhe & Loge"}]}
+
+
+def test_a_plan_comes_from_pretix_and_goes_back(stage, sam):
+    page = sam.page
+    sam.goes_to("/seller/new")
+    describes(page, "Imported")
+    page.set_input_files("#plan", {"name": "x.json", "mimeType": "application/json", "buffer": b"no plan"})
+    expect(page.locator("#plan-wrong")).to_contain_text("not a seating plan")
+    expect(page.locator("#size")).to_have_text("300 seats")
+    plan = json.dumps(a_plan()).encode()
+    page.set_input_files("#plan", {"name": "x.json", "mimeType": "application/json", "buffer": plan})
+    expect(page.locator("[data-part=section]")).to_have_count(2)
+    with page.expect_download() as exported:
+        page.click("#export")
+    back = exported.value.path().read_bytes()
+    for price in page.locator("[data-part=section] [data-name=price]").all():
+        price.fill("20")
+    event = creates(page)
+    assert [tuple(row) for row in aside(lambda: stage.fetch(PLANNED, event))] == [
+        ("Stalls", 1, 2, 4, [2, 5, 6, 7], [4]),
+        ("Stalls", 2, 2, 4, [2, 3, 4, 5, 6, 7], []),
+        ("Hohe_Loge", 1, 1, 2, [], []),
+    ]
+    sam.goes_to("/seller/new")
+    page.set_input_files("#plan", {"name": "x.json", "mimeType": "application/json", "buffer": back})
+    expect(page.locator("[data-part=section]").nth(1).locator("[data-name=name]")).to_have_value("Hohe_Loge")
+    with page.expect_download() as again:
+        page.click("#export")
+    assert json.loads(again.value.path().read_bytes())["zones"] == json.loads(back)["zones"]
 
 
 def test_somebody_elses_desk_is_not_found(sam, seller, visitor):

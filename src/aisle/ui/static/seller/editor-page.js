@@ -4,9 +4,11 @@ import { busy, byId, make } from "../elements.js";
 import { explain, text } from "../words.js";
 import { momentAt, drawable, subsections, toMinor, whole } from "./plan.js";
 import { showPreview } from "./preview.js";
+import { fromPretix, toPretix } from "./pretix.js";
 
 const PREVIEW_SEATS_MAX = 120_000;
 const PREVIEW_MS = 250;
+const PLAN_BYTES_MAX = 30_000_000;
 const form = byId("editor");
 // The marks on the seats of a section, by its fieldset.
 const marks = new WeakMap();
@@ -75,6 +77,30 @@ function add(kind, values = {}) {
     preview();
   });
   return part;
+}
+
+// The sections of a seating plan replace those described so far; their prices are the seller's to fill in.
+async function importPlan(file) {
+  byId("plan-wrong").textContent = "";
+  let found;
+  try {
+    if (file.size > PLAN_BYTES_MAX) throw new RangeError("too large");
+    found = fromPretix(JSON.parse(await file.text()));
+  } catch {
+    byId("plan-wrong").textContent = text("editor.bad_plan");
+    return;
+  }
+  byId("sections-list").replaceChildren();
+  for (const { marks: own, ...values } of found) marks.set(add("section", values), own);
+  preview();
+}
+
+function exportPlan() {
+  const name = typed(byId("basics"), "venue").trim() || typed(byId("basics"), "name").trim() || text("editor.title");
+  const plan = toPretix(name, drawable(describe(), PREVIEW_SEATS_MAX)?.subsections ?? []);
+  const address = URL.createObjectURL(new Blob([JSON.stringify(plan, null, 1)], { type: "application/json" }));
+  make("a", { href: address, download: "seating-plan.json" }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
 
 async function create() {
@@ -147,6 +173,12 @@ form.addEventListener("input", (event) => {
 });
 byId("add-section").addEventListener("click", () => inputOf(add("section"), "name").focus());
 byId("add-pool").addEventListener("click", () => inputOf(add("pool"), "name").focus());
+byId("import").addEventListener("click", () => byId("plan").click());
+byId("export").addEventListener("click", exportPlan);
+byId("plan").addEventListener("change", async ({ target }) => {
+  if (target.files[0]) await importPlan(target.files[0]);
+  target.value = "";
+});
 byId("zones").append(...Intl.supportedValuesOf("timeZone").map((zone) => make("option", {}, zone)));
 inputOf(byId("basics"), "time_zone").value = Intl.DateTimeFormat().resolvedOptions().timeZone;
 add("section", { name: "Stalls", price: "45", count: 3, rows: 10, seats_per_row: 12 });
