@@ -180,7 +180,8 @@ byId("plan").addEventListener("change", async ({ target }) => {
   target.value = "";
 });
 byId("zones").append(...Intl.supportedValuesOf("timeZone").map((zone) => make("option", {}, zone)));
-inputOf(byId("basics"), "time_zone").value = Intl.DateTimeFormat().resolvedOptions().timeZone;
+// Somebody may have typed before this module was there.
+inputOf(byId("basics"), "time_zone").value ||= Intl.DateTimeFormat().resolvedOptions().timeZone;
 add("section", { name: "Stalls", price: "45", count: 3, rows: 10, seats_per_row: 12 });
 add("section", { name: "Circle", price: "30", count: 3, rows: 6, seats_per_row: 14 });
 preview();
