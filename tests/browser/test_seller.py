@@ -172,3 +172,16 @@ def test_somebody_elses_desk_is_not_found(sam, seller, visitor):
     stranger = visitor()
     stranger.goes_to(f"/seller/events/{event}")
     assert stranger.page.url.endswith(f"/login?next=/seller/events/{event}")
+
+
+def test_what_was_typed_is_shown_and_never_run(sam):
+    hostile = "<img src=x onerror=alert(1)>\"'> tonight"
+    page = sam.page
+    sam.goes_to("/seller/new")
+    describes(page, hostile)
+    fields(page, "#basics", "venue").fill(hostile)
+    creates(page)
+    expect(page.locator("h1")).to_have_text(hostile)
+    sam.goes_to("/seller")
+    expect(page.locator(".events strong")).to_have_text(hostile)
+    assert page.locator("main img, main script").count() == 0

@@ -4,11 +4,11 @@ import asyncio
 
 from aisle.errors import StoreOutcomeUnknown, StoreUnavailable
 from aisle.reservation.claims import Code, Kind, Settlement, Verb
-from aisle.reservation.keys import holding
+from aisle.reservation.keys import holding, subsection_keys
 from aisle.reservation.pool import Pool, PoolPlace, Take
 from aisle.reservation.pools import Pools
 from aisle.reservation.subsection import Subsection
-from aisle.reservation.sweeper import announce, sweep_for_ever, sweep_once
+from aisle.reservation.sweeper import LATE_SECONDS, announce, count_overdue, sweep_for_ever, sweep_once
 from tests.conftest import with_settings
 from tests.integration.halls import EPOCH, OpenHall, open_hall
 
@@ -157,3 +157,15 @@ async def test_pools_are_swept_beside_subsections(config, metrics):
         released = {(str(place), one.claim): one.runs for place, one in await sweep_once(hall.store)}
         assert released == {("1:LAWN", "p1"): (0, 4), ("1:A-1", "h1"): (0, 2)}
         assert await hall.store.call("HGET", pools.keys(lawn)[0], "held") == b"0"
+
+
+async def test_what_no_sweeper_gets_to_is_counted(config, metrics):
+    """Ten seconds late by the store's clock; what is due just now is not late."""
+    async with open_hall(config, metrics, SHAPE) as hall:
+        store, place = hall.store, hall.places[0]
+        await hold_overdue(hall, "h1", 3)
+        assert await count_overdue(store) == (1, 0)
+        seconds, _ = await store.call("TIME")
+        deadline = (int(seconds) - LATE_SECONDS - 1) * 1000
+        await store.call("ZADD", subsection_keys(store.prefix, place)[-1], deadline, "h1")
+        assert await count_overdue(store) == (1, 1)
