@@ -110,7 +110,7 @@ async def make_ready(
         report = await verify_places(store, facts.halls, facts.pools)
         findings = [*map(str, report.findings), *await _ticket_findings(database, facts)]
         if findings:
-            log.error("event_not_ready", event=event.id, findings=findings[:5])
+            log.error("event_not_ready", event_id=event.id, findings=findings[:5])
             continue
         async with database.acquire() as connection:
             await tickets.move_event(

@@ -10,6 +10,8 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import NamedTuple
 
+import structlog
+
 from aisle.booking.booking import Request
 from aisle.ticketing.api import Counts
 
@@ -18,6 +20,8 @@ EVENTS_KEPT_MAX = 10_000
 
 # (section, subsection), (section, None), (None, None) for the hall, (pool, 0)
 Where = tuple[str | None, int | None]
+
+log = structlog.get_logger()
 
 
 class Left(NamedTuple):
@@ -46,7 +50,12 @@ class SeatsLeft:
         return where in left.empty
 
     async def _look(self, event: int) -> Left:
-        counts = await self._count(event)
+        try:
+            counts = await self._count(event)
+        except ValueError as error:
+            # Keys that cannot be read are for the operator; who may have what is decided by the scripts.
+            log.error("seats_not_counted", event_id=event, reason=str(error))
+            counts = []
         left = Left(self._clock() + FRESH_SECONDS, frozenset(empty_places(counts)))
         if len(self._kept) >= EVENTS_KEPT_MAX:
             self._kept.clear()

@@ -103,6 +103,7 @@ def test_a_booking_whose_time_is_over_this_moment(stage, buyer, event):
     stage.overdue(booking)
     refused(409, "booking_expired", pay(buyer, booking))
     assert payments_of(stage, booking) == []
+    buyer.waits_for(booking, "CANCELLED")  # or it would be cancelled while the next test says that nothing moves
 
 
 def test_somebody_elses_booking_and_one_that_does_not_exist(request, buyer, other, event):

@@ -42,3 +42,10 @@ async def test_a_place_that_was_not_counted_is_left_to_the_store():
         return []
 
     assert not await SeatsLeft(count).nothing_for(1, Request(quantity=1))
+
+
+async def test_counts_that_cannot_be_read_refuse_nobody():
+    async def count(event: int) -> list[Counts]:
+        raise ValueError("held is 'many'")
+
+    assert not await SeatsLeft(count).nothing_for(1, Request(quantity=1))

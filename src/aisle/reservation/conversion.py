@@ -48,7 +48,7 @@ class Converter:
             settled = await self._inventory.convert(place, held.holds, booking=booking, owner=owner, epoch=epoch)
             code, as_held = settled.code, set(settled.seats) == {seat for part in held.parts for seat in part.seats}
         if code is Code.OK and not as_held:
-            log.error("converted_other_seats", event=event, section=held.section, booking=booking)
+            log.error("converted_other_seats", event_id=event, section=held.section, booking=booking)
             return Code.TAKEN
         return code
 
