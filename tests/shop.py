@@ -3,6 +3,7 @@
 For what HTTP cannot say: a cart that lasts milliseconds, a checkout that dies in the middle, a guard taken away.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from aisle.reservation.pools import Pools
 from aisle.store import Store
 from aisle.ticketing.catalogue import Catalogue
 from tests.people import new_key
+from tests.running import PATIENCE_SECONDS
 from tests.stage import Stage
 
 PAYMENT = timedelta(minutes=15)
@@ -99,3 +101,17 @@ async def time_passes(store: Store, event: int, buyer: UUID | str) -> None:
             await store.call("HSET", f"{store.prefix}holds:{place}", hold.id, "|".join(line))
             await store.call("ZADD", f"{store.prefix}locks:exp:{place}", now_ms, hold.id)
     await store.call("SET", key, msgspec.json.encode(msgspec.structs.replace(cart, deadline_ms=now_ms)))
+
+
+async def swept(store: Store, event: int) -> None:
+    """Returns when nothing of the event that is overdue is left for the sweepers."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while await _overdue(store, event):
+            await asyncio.sleep(0.05)
+
+
+async def _overdue(store: Store, event: int) -> int:
+    seconds, microseconds = await store.call("TIME")
+    now_ms = int(seconds) * 1000 + int(microseconds) // 1000
+    keys = await store.call("KEYS", f"{store.prefix}locks:exp:{{{event}:*")
+    return sum(await store.call_many([("ZCOUNT", key, "-inf", now_ms) for key in keys]))
