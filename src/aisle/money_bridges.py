@@ -17,7 +17,6 @@ from aisle.booking.late_money import LateMoney, SellFree
 from aisle.booking.pay import Payer, Till
 from aisle.booking.payment_api import MoneyDesk, Owner
 from aisle.booking.payment_moves import CurrencyOf, Sell, TakeBack
-from aisle.booking.place import FindSale
 from aisle.booking.resolve import Resolver
 from aisle.bridges import sales_from
 from aisle.config import Config
@@ -66,7 +65,7 @@ async def open_counter(parts: Parts, stack: AsyncExitStack) -> Counter:
         provider_seconds=parts.config.provider_timeout,
         sell=sell_with(seller),
         take_back=take_back_with(seller),
-        currency_of=_currencies(find_sale),
+        currency_of=_currencies(),
         relay=parts.relays["booking"],
         clock=parts.clock,
     )
@@ -103,13 +102,13 @@ def _providers(config: Config, sandbox: Sandbox) -> dict[str, Provider]:
     return {stripe.name: stripe, sandbox.name: sandbox}
 
 
-def _currencies(find_sale: FindSale) -> CurrencyOf:
+def _currencies() -> CurrencyOf:
     kept: dict[int, str] = {}
 
-    async def currency_of(event: int) -> str:
+    async def currency_of(connection: asyncpg.Connection, event: int) -> str:
         """The currency of an event never changes."""
         if event not in kept:
-            kept[event] = (await find_sale(event)).currency
+            kept[event] = await connection.fetchval("select currency from ticketing.events where id = $1", event)
         return kept[event]
 
     return currency_of

@@ -25,8 +25,8 @@ def till_on(
     seller = TicketSeller()
     provider = provider or Sandbox(database, clock=clock)
 
-    async def currency_of(event: int) -> str:
-        return str(await database.fetchval("select currency from ticketing.events where id = $1", event))
+    async def currency_of(connection: asyncpg.Connection, event: int) -> str:
+        return str(await connection.fetchval("select currency from ticketing.events where id = $1", event))
 
     return Till(
         database=database,

@@ -28,7 +28,8 @@ LEASE = timedelta(seconds=PAYMENT_LEASE_SECONDS)
 
 # Sells the tickets of these bookings (rows as `store.lock` gives them); returns those that were sold whole.
 Sell = Callable[[asyncpg.Connection, Sequence[asyncpg.Record]], Awaitable[Collection[UUID]]]
-CurrencyOf = Callable[[int], Awaitable[str]]
+# By the caller's connection: whoever asks holds one, and must not wait for a second.
+CurrencyOf = Callable[[asyncpg.Connection, int], Awaitable[str]]
 
 
 class TakeBack(Protocol):
@@ -73,7 +74,7 @@ async def start(
         known = await payments.earlier(connection, [(one.buyer, one.key) for one in asked])
         answers = [_refused_or_known(one, rows.get(one.booking), known.get((one.buyer, one.key)), now) for one in asked]
         begun = [one for one, answer in zip(asked, answers, strict=True) if answer == Started()]
-        new = {one.payment: await _new_payment(one, rows[one.booking], currency_of) for one in begun}
+        new = {one.payment: await _new_payment(connection, one, rows[one.booking], currency_of) for one in begun}
         made = await payments.insert(connection, list(new.values()), now=now, look_at=now + LEASE) if new else set()
         await store.move(connection, [payment.booking for id, payment in new.items() if id in made], State.PAYING)
     return [
@@ -113,11 +114,13 @@ def why_not_payable(row: asyncpg.Record | None, buyer: UUID, now: datetime) -> P
 _KEY_REUSED = Started(refusal=Problem(422, "key_reused", "this Idempotency-Key was used for another request"))
 
 
-async def _new_payment(one: Start, row: asyncpg.Record, currency_of: CurrencyOf) -> payments.NewPayment:
+async def _new_payment(
+    connection: asyncpg.Connection, one: Start, row: asyncpg.Record, currency_of: CurrencyOf
+) -> payments.NewPayment:
     """The amount is what the booking costs: nothing of it comes from the request."""
     return payments.NewPayment(
         one.payment, one.booking, one.buyer, row["event_id"], one.provider, one.method, row["total"],
-        await currency_of(row["event_id"]), one.key, one.request_hash,
+        await currency_of(connection, row["event_id"]), one.key, one.request_hash,
     )  # fmt: skip
 
 
