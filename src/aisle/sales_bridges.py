@@ -21,7 +21,8 @@ def sales_desk(parts: Parts) -> SalesDesk:
         listing = await catalogue.find(event_id)
         sections = {hall.place: hall.section for hall in listing.halls}
         sections |= {pool.place: pool.pool for pool in listing.pools}
-        return Sold(listing.event.seller, listing.event.currency, sections)
+        widths = {(hall.section, hall.subsection): hall.seats_per_row for hall in listing.halls}
+        return Sold(listing.event.seller, listing.event.currency, sections, widths)
 
     async def taken(event_id: int) -> Mapping[str, int]:
         found: dict[str, int] = defaultdict(int)

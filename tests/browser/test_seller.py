@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.axe import serious_violations
 from tests.browser.visitor import Visitor, aside
 from tests.people import a_hall
+from tests.people import expect as answered
 
 PLANNED = """
     select section, subsection, rows, seats_per_row, blocked, accessible
@@ -69,6 +70,7 @@ def test_a_hall_is_described_and_its_sales_move(stage, sam, visitor):
     expect(page.locator("[data-number=sold]")).to_have_text("2")
     expect(page.locator("#chart rect")).not_to_have_count(0)
     expect(page.locator("#by-section tr").first).to_contain_text("2 / 47")
+    expect(page.locator("#recent tr")).to_contain_text(["Front 2: Row 2, seats 2, 3paid€91"])
     assert serious_violations(page) == []
     page.fill("#prices input[name=Front]", "50")
     page.click("#prices button")
@@ -80,6 +82,34 @@ def test_a_hall_is_described_and_its_sales_move(stage, sam, visitor):
     }
     sam.goes_to("/seller")
     expect(page.locator(".events")).to_contain_text("Night Train")
+    aside(lambda: stage.settle(event))
+
+
+def test_bookings_appear_as_they_are_placed_a_page_at_a_time(stage, seller, visitor):
+    """Twelve a page; an older page stays what it is while newer bookings come, and its states go on moving."""
+    event = seller.opens(a_hall(("A", 3000, 5, 8), seats_per_buyer=40))
+    desk = visitor(extra_http_headers={"authorization": f"Bearer {seller.token}"})
+    desk.goes_to(f"/seller/events/{event}")
+    expect(desk.page.locator("#no-bookings")).to_contain_text("Nobody has booked yet")
+    rows = desk.page.locator("#recent tr")
+    with stage.person("buyer") as ana:
+        booked = [ana.books(event, 1) for _ in range(14)]
+        for booking in booked:
+            ana.waits_for(booking, "PENDING_PAYMENT")
+        expect(rows).to_have_count(12)
+        expect(rows.first).to_have_attribute("data-booking", booked[-1])
+        expect(rows.first).to_contain_text("to be paid")
+        desk.page.click("#older")
+        expect(rows).to_have_count(2)
+        expect(rows.last).to_have_attribute("data-booking", booked[0])
+        answered(200, ana.post(f"/bookings/{booked[0]}/cancel"))
+        ana.waits_for(ana.books(event, 1), "PENDING_PAYMENT")
+        expect(rows.last).to_contain_text("ended")
+        expect(rows).to_have_count(2)
+        assert serious_violations(desk.page) == []
+        desk.page.click("#newest")
+        expect(rows).to_have_count(12)
+        expect(desk.page.locator("#older")).to_be_enabled()
     aside(lambda: stage.settle(event))
 
 

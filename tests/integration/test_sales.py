@@ -132,13 +132,50 @@ def test_the_tables_hold_the_same_figures(stage, seller, buyer):
 def test_nobody_but_the_seller_sees_them(stage, seller, buyer):
     event = seller.opens(a_hall(("A", 3000, 2, 5)))
     with stage.person("seller") as other:
-        for path in ("sales", "sales.csv", "sales/updates"):
+        for path in ("sales", "sales.csv", "sales/updates", "sales/bookings"):
             refused(404, "not_found", other.get(f"/events/{event}/{path}"))
             refused(404, "not_found", seller.get(f"/events/{2**62}/{path}"))
             refused(403, "forbidden", buyer.get(f"/events/{event}/{path}"))
     for bad in ({"minutes": -1}, {"minutes": 1441}, {"minutes": "all"}):
         refused(400, "invalid_request", seller.get(f"/events/{event}/sales", **bad))
     refused(400, "invalid_request", seller.get(f"/events/{event}/sales.csv", by="hour"))
+    for bad in ({"limit": 0}, {"limit": 101}, {"before": "yesterday"}):
+        refused(400, "invalid_request", seller.get(f"/events/{event}/sales/bookings", **bad))
+
+
+def test_the_newest_bookings_say_what_became_of_them(stage, seller, buyer):
+    pool = {"name": "GA", "price": 500, "capacity": 20, "places_per_buyer": 8}
+    event = seller.opens(a_hall(("A", 3000, 3, 5), pools=[pool], seats_per_buyer=40))
+    first = buys(stage, buyer, event, 2, section="A")
+    second = buys(stage, buyer, event, 3, pool="GA")
+    third = buyer.books(event, 1, section="A")
+    buyer.waits_for(third, "PENDING_PAYMENT")
+    refunded = buys(stage, buyer, event, 1, section="A")
+    assert stage.refund(refunded)
+    stage.settle(event)
+    wanted = [(refunded, "REFUNDED"), (third, "PENDING_PAYMENT"), (second, "PAID"), (first, "PAID")]
+
+    def states(bookings):
+        return [(booking["id"], booking["state"]) for booking in bookings]
+
+    figures = sales(seller, event, lambda f: states(f["recent"]) == wanted)
+    newest = expect(200, seller.get(f"/events/{event}/sales/bookings"))
+    assert (newest["items"], newest["next"], newest["currency"]) == (figures["recent"], None, "TWD")
+    paid_seats, places = newest["items"][3], newest["items"][2]
+    assert (paid_seats["total"], paid_seats["quantity"]) == (6000, 2)
+    own = expect(200, buyer.get(f"/bookings/{first}"))
+    assert (paid_seats["seats"], paid_seats["placed_at"]) == (own["seats"], own["placed_at"])
+    assert places["seats"] == [{"section": "GA", "subsection": 0, "seats": [], "price": 500, "places": 3}]
+    assert not {"buyer", "email"} & {key for booking in newest["items"] for key in booking}
+    pages, before = [], {}
+    while True:
+        page = expect(200, seller.get(f"/events/{event}/sales/bookings", limit=2, **before))
+        pages.append(states(page["items"]))
+        if page["next"] is None:
+            break
+        before = {"before": page["next"]}
+    assert [one for page in pages for one in page] == wanted
+    assert [len(page) for page in pages] == [2, 2, 0]
 
 
 async def test_figures_are_the_sums_over_tickets_while_a_crowd_buys(stage, seller):

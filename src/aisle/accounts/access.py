@@ -106,6 +106,7 @@ ACCESS: Mapping[tuple[str, str], Callers] = {
     ("GET", "/api/v1/events/{event_id}/sales"): frozenset({Role.SELLER}),
     ("GET", "/api/v1/events/{event_id}/sales.csv"): frozenset({Role.SELLER}),
     ("GET", "/api/v1/events/{event_id}/sales/updates"): frozenset({Role.SELLER}),
+    ("GET", "/api/v1/events/{event_id}/sales/bookings"): frozenset({Role.SELLER}),
     ("PUT", "/api/v1/events/{event_id}/door-staff"): frozenset({Role.SELLER}),
     ("GET", "/api/v1/events/{event_id}/door-staff"): frozenset({Role.SELLER}),
     ("DELETE", "/api/v1/events/{event_id}/door-staff/{account_id}"): frozenset({Role.SELLER}),

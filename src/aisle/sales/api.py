@@ -2,14 +2,17 @@
 
 from datetime import timedelta
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import msgspec
 from litestar import Response, Router, get
 from litestar.params import FromPath, FromQuery, QueryParameter
 
 from aisle.accounts.access import CurrentActor
+from aisle.limits import PAGE_ROWS_MAX
 from aisle.sales.desk import SalesDesk
 from aisle.sales.figures import Figures, minutes_csv, sections_csv
+from aisle.sales.recent import RecentPage
 
 MINUTES_MAX = 1440
 
@@ -38,7 +41,16 @@ def sales_routes(desk: SalesDesk) -> Router:
             headers={"content-disposition": f'attachment; filename="sales-{event_id}-by-{by}.csv"'},
         )
 
-    routes: list[Any] = [show_sales, download_sales]
+    @get("/events/{event_id:int}/sales/bookings", summary="The bookings of my event, newest first")
+    async def list_event_bookings(
+        event_id: FromPath[int],
+        actor: CurrentActor,
+        before: FromQuery[UUID | None] = None,
+        limit: Annotated[int, QueryParameter(ge=1, le=PAGE_ROWS_MAX)] = 20,
+    ) -> RecentPage:
+        return await desk.bookings(event_id, actor.account_id, before=before, limit=limit)
+
+    routes: list[Any] = [show_sales, download_sales, list_event_bookings]
     return Router("/api/v1", route_handlers=routes, tags=["sales"])
 
 

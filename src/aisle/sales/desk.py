@@ -17,6 +17,7 @@ from aisle.errors import Problem
 from aisle.limits import SALES_COUNT_SHARE, SALES_EVENTS_KEPT_MAX, SALES_FRESH_SECONDS
 from aisle.sales import store
 from aisle.sales.figures import Figures, figures_of
+from aisle.sales.recent import RecentPage, Widths
 
 
 class Sold(msgspec.Struct, frozen=True):
@@ -26,6 +27,7 @@ class Sold(msgspec.Struct, frozen=True):
     currency: str
     # place -> section or pool
     sections: Mapping[int, str]
+    widths: Widths
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +56,21 @@ class SalesDesk:
 
     async def figures(self, event_id: int, seller: UUID) -> Figures:
         """Raises 404 for an event that is not this seller's."""
+        event = await self._own(event_id, seller)
+        return self._fresh(event_id) or await self._count(event_id, event)
+
+    async def bookings(self, event_id: int, seller: UUID, *, before: UUID | None, limit: int) -> RecentPage:
+        """A page of the event's bookings, as they are now. Raises 404 for an event that is not this seller's."""
+        event = await self._own(event_id, seller)
+        async with self._database.acquire() as connection:
+            found = await store.recent(connection, event_id, event.widths, before=before, limit=limit)
+        return RecentPage(event.currency, found, found[-1].id if len(found) == limit else None)
+
+    async def _own(self, event_id: int, seller: UUID) -> Sold:
         event = await self._find_event(event_id)
         if event.seller != seller:
             raise Problem(404, "not_found", "no such event")
-        return self._fresh(event_id) or await self._count(event_id, event)
+        return event
 
     def _fresh(self, event_id: int) -> Figures | None:
         kept = self._kept.get(event_id)
@@ -70,7 +83,7 @@ class SalesDesk:
             started = self._clock()
             try:
                 async with self._database.acquire() as connection:
-                    counted = await store.count(connection, event_id)
+                    counted = await store.count(connection, event_id, event.widths)
             except TimeoutError:
                 raise Problem(503, "figures_late", "counting took too long", retry_after_s=10) from None
             figures = figures_of(event_id, event.currency, event.sections, counted, await self._taken(event_id))

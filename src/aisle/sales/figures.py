@@ -11,6 +11,8 @@ from datetime import datetime
 
 import msgspec
 
+from aisle.sales.recent import RecentBooking
+
 
 class Place(msgspec.Struct, frozen=True):
     """Tickets of one subsection or pool, counted."""
@@ -79,6 +81,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     bookings: BookingFigures
     sections: list[SectionFigures]
     minutes: list[Minute]
+    # The newest bookings; older ones by the page.
+    recent: list[RecentBooking]
 
 
 class Counted(msgspec.Struct, frozen=True):
@@ -90,6 +94,7 @@ class Counted(msgspec.Struct, frozen=True):
     refunds: Refunds
     # state -> (bookings, of which had seats)
     bookings: dict[str, tuple[int, int]]
+    recent: list[RecentBooking]
 
 
 def figures_of(
@@ -109,6 +114,7 @@ def figures_of(
         sell_through=_share(_sum(shown, "sold"), _sum(shown, "seats") - _sum(shown, "blocked")) or 0.0,
         sections=shown,
         minutes=counted.minutes,
+        recent=counted.recent,
         **{name: _sum(shown, name) for name in TOTALS},
     )
 

@@ -1,8 +1,14 @@
-"""Sums over tickets and bookings: the SQL of this slice. Reads only; no sale waits for it."""
+"""Sums over tickets and bookings, and the newest bookings: the SQL of this slice. Reads only; no sale waits for it."""
+
+from uuid import UUID
 
 import asyncpg
+import msgspec
 
+from aisle.limits import SALES_RECENT_BOOKINGS
+from aisle.messages import Part
 from aisle.sales.figures import Counted, Minute, Place, Refunds
+from aisle.sales.recent import RecentBooking, Widths, seats_sold
 
 PLACES = """
     select place, count(*) as seats,
@@ -28,11 +34,40 @@ BOOKINGS = """
 """
 
 
-async def count(connection: asyncpg.Connection, event_id: int) -> Counted:
+# By the index of an event's bookings, whose ids are in the order they were placed.
+RECENT = """
+    select id, state, quantity, parts, total, placed_at, ended_at
+    from booking.bookings where event_id = $1 and ($2::uuid is null or id < $2) order by id desc limit $3
+"""
+
+_parts = msgspec.json.Decoder(list[Part]).decode
+
+
+async def count(connection: asyncpg.Connection, event_id: int, widths: Widths) -> Counted:
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         at = await connection.fetchval("select clock_timestamp()")
         places = [Place(**row) for row in await connection.fetch(PLACES, event_id)]
         minutes = [Minute(**row) for row in await connection.fetch(MINUTES, event_id)]
         refunds = Refunds(**await connection.fetchrow(REFUNDS, event_id))
         states = await connection.fetch(BOOKINGS, event_id)
-    return Counted(at, places, minutes, refunds, {row["state"]: (row["bookings"], row["with_seats"]) for row in states})
+        newest = await recent(connection, event_id, widths, before=None, limit=SALES_RECENT_BOOKINGS)
+    bookings = {row["state"]: (row["bookings"], row["with_seats"]) for row in states}
+    return Counted(at, places, minutes, refunds, bookings, newest)
+
+
+async def recent(
+    connection: asyncpg.Connection, event_id: int, widths: Widths, *, before: UUID | None, limit: int
+) -> list[RecentBooking]:
+    """Newest first; `before` is the last one of the page before."""
+    return [
+        RecentBooking(
+            id=row["id"],
+            state=row["state"],
+            quantity=row["quantity"],
+            seats=seats_sold(_parts(row["parts"]), widths),
+            total=row["total"],
+            placed_at=row["placed_at"],
+            ended_at=row["ended_at"],
+        )
+        for row in await connection.fetch(RECENT, event_id, before, limit)
+    ]

@@ -1,4 +1,4 @@
-// The desk of an event: its figures as they move, the sale's switch, prices, and who stands at the door.
+// The desk of an event: its figures and bookings as they move, the sale's switch, prices, and who stands at the door.
 import { get, patch, post, put } from "../ask.js";
 import { busy, byId, make, say } from "../elements.js";
 import { follow } from "../live.js";
@@ -6,10 +6,12 @@ import { explain, money, text } from "../words.js";
 import { drawChart } from "./chart.js";
 import { Heat } from "./heat.js";
 import { toMajor, toMinor } from "./plan.js";
+import { Recent } from "./recent.js";
 
 const { event, currency, zone, state: stateAtFirst } = byId("desk").dataset;
 const READY_MS = 500;
 const heat = new Heat(byId("heat"), event);
+const recent = new Recent(byId("desk").dataset);
 let isHeatShown = false;
 
 const percent = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(part && part < whole ? 1 : 0)} %` : "–");
@@ -54,6 +56,7 @@ function showFigures(figures) {
   byId("numbers").removeAttribute("aria-busy");
   byId("by-section").replaceChildren(...figures.sections.map(sectionRow));
   drawChart(byId("chart"), figures, zone);
+  recent.refresh(figures.recent);
   heat.refresh();
 }
 
