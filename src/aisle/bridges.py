@@ -5,7 +5,7 @@ another's facts; nothing here decides.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import asyncpg
@@ -22,7 +22,9 @@ from aisle.reservation.keys import Place
 from aisle.reservation.pool import PoolPlace
 from aisle.reservation.pools import Pools
 from aisle.reservation.reads import places_of, statuses
+from aisle.reservation.sweeper import Lapsed, Report
 from aisle.reservation.verify import verify_places
+from aisle.sales.store import note_lapsed
 from aisle.store import Store
 from aisle.ticket_facts import facts_of, known_events
 from aisle.ticketing import store as tickets
@@ -144,6 +146,21 @@ async def make_ready_for_ever(
         except (Problem, StoreScriptFailed, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             log.warning("events_wait", reason=str(error))
         await asyncio.sleep(interval_s)
+
+
+def report_lapsed(database: asyncpg.Pool) -> Report:
+    """What sweepers find lapsed becomes part of the sales figures."""
+
+    async def report(holds: Sequence[Lapsed]) -> bool:
+        try:
+            async with database.acquire() as connection:
+                await note_lapsed(connection, holds)
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            log.warning("lapsed_holds_wait", reason=str(error))
+            return False
+        return True
+
+    return report
 
 
 async def open_gate(database: asyncpg.Pool, store: Store) -> Gate:

@@ -18,7 +18,7 @@ from aisle.booking.place import ask_again
 from aisle.booking.resolve import Resolver
 from aisle.booking.store import ended_bookings, paid_bookings
 from aisle.booking.worker import BookingWorker
-from aisle.bridges import make_ready_for_ever, sales_from, watch_gate_for_ever
+from aisle.bridges import make_ready_for_ever, report_lapsed, sales_from, watch_gate_for_ever
 from aisle.config import Config
 from aisle.errors import Problem
 from aisle.limits import (
@@ -96,7 +96,9 @@ def _background(parts: Parts, roles: Sequence[str]) -> dict[str, Coroutine[None,
         work["make-ready"] = make_ready_for_ever(parts.database, parts.store, parts.catalogue, clock=parts.clock)
     if "reservation" in roles:
         work["gate"] = watch_gate_for_ever(parts.database, parts.store, parts.gate)
-        work["sweeper"] = sweep_for_ever(parts.store, interval_s=SWEEP_INTERVAL_SECONDS, on_released=lambda _: None)
+        work["sweeper"] = sweep_for_ever(
+            parts.store, interval_s=SWEEP_INTERVAL_SECONDS, report=report_lapsed(parts.database)
+        )
     return work
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from aisle.reservation.claims import Claim, Code, Settlement
 from aisle.reservation.inventory import SWEEP, Hall, Inventory
+from aisle.reservation.sweeper import sweep_keys
 from aisle.store import Store
 from tests.integration.inventory_model import Model, View, audit, look
 
@@ -92,7 +93,7 @@ class Duel:
         self.compare(await self.look())
 
     async def sweep(self, most: int) -> None:
-        packed, now, view = await self.act(self.store.run(SWEEP, self.inventory.keys(self.place), (most,)))
+        packed, now, view = await self.act(self.store.run(SWEEP, sweep_keys(self.store.prefix, self.place), (most,)))
         swept = msgspec.msgpack.decode(packed)
         assert swept == self.model.sweep(most, now=now)
         self.seen.update({"sweep released": len(swept[0]), "sweep forgot": swept[1], "sweep more": swept[2]})

@@ -10,6 +10,7 @@ from aisle.reservation.claims import Claim, Code, Kind, Rung, Settlement, Verb
 from aisle.reservation.inventory import SWEEP, Hall, Inventory
 from aisle.reservation.keys import BadName, Place
 from aisle.reservation.subsection import BadSeat, BadSubsection, Subsection
+from aisle.reservation.sweeper import sweep_keys
 from aisle.store import open_store
 from tests.conftest import with_settings
 from tests.integration.inventory_duel import now_ms
@@ -66,7 +67,7 @@ def operations(inventory, store, epoch=EPOCH):
             lambda: inventory.convert(PLACE, ["held"], booking="made", owner="o", epoch=epoch),
             {"row_avail"},
         ),
-        "sweep": (lambda: store.run(SWEEP, inventory.keys(PLACE), (10,)), set()),
+        "sweep": (lambda: store.run(SWEEP, sweep_keys(store.prefix, PLACE), (10,)), set()),
         "switch": (lambda: inventory.switch([PLACE], epoch=epoch, on_sale=False), set(KEYS) - {"section_config"}),
     }
 
@@ -334,7 +335,7 @@ async def test_a_place_that_does_not_exist_is_closed_and_stays_nonexistent(any_c
         converted = await inventory.convert(nowhere, ["a"], booking="b", owner="o", epoch=EPOCH)
         extended, _ = await inventory.extend(nowhere, "a", owner="o", operation="x", **TIMES, epoch=EPOCH)
         assert {outcome.code, settled.code, converted.code, extended} == {Code.CLOSED}
-        await store.run(SWEEP, inventory.keys(nowhere), (10,))
+        await store.run(SWEEP, sweep_keys(store.prefix, nowhere), (10,))
         with pytest.raises(LookupError, match="no such subsection"):
             await inventory.switch([nowhere], epoch=EPOCH, on_sale=True)
         assert await store.call_many([("EXISTS", key) for key in inventory.keys(nowhere)]) == [0] * 7

@@ -7,6 +7,7 @@ from aisle.reservation.claims import Claim, Code, Kind, Rung, Settlement, Verb
 from aisle.reservation.inventory import SWEEP, Hall, Inventory
 from aisle.reservation.keys import Place, event_sections
 from aisle.reservation.subsection import SeatState, Subsection
+from aisle.reservation.sweeper import sweep_keys
 from aisle.scripts import load_script
 from aisle.store import open_store
 from tests.integration.inventory_duel import now_ms
@@ -39,7 +40,7 @@ class Box:
         return await self.inventory.settle(PLACE, settlements, epoch=EPOCH)
 
     async def sweep(self, most=100):
-        return msgspec.msgpack.decode(await self.store.run(SWEEP, self.keys, (most,)))
+        return msgspec.msgpack.decode(await self.store.run(SWEEP, sweep_keys(self.store.prefix, PLACE), (most,)))
 
     async def expire(self, name):
         view = await self.view()

@@ -14,6 +14,7 @@ from aisle.reservation.claims import Claim, Code, Kind, Settlement, Verb
 from aisle.reservation.inventory import SWEEP, Hall, Inventory
 from aisle.reservation.keys import Place, event_sections
 from aisle.reservation.subsection import Subsection
+from aisle.reservation.sweeper import sweep_keys
 from aisle.scripts import load_script
 from aisle.store import open_store
 from respline.address import parse_url
@@ -115,6 +116,6 @@ async def use_everything(store):
     await store.run(load_script("aisle.reservation", "offer"), keys[:3], (2, 0, 3))
     await store.run(load_script("aisle.reservation", "seatmap"), (keys[0], keys[2]), ())
     await store.call_many([("HSET", keys[5], "h0", overdue.text), ("ZADD", keys[6], past, "h0", past, "b0")])
-    released, forgotten, _, _ = msgspec.msgpack.decode(await store.run(SWEEP, keys, (10,)))
+    released, forgotten, _, _ = msgspec.msgpack.decode(await store.run(SWEEP, sweep_keys(store.prefix, PLACE), (10,)))
     assert ([name for name, _, _ in released], forgotten) == (["h0"], 1)
-    return keys, shape
+    return sweep_keys(store.prefix, PLACE), shape

@@ -14,6 +14,7 @@ from aisle.reservation.claims import Claim, Code, Kind, Settlement, Verb
 from aisle.reservation.inventory import SWEEP, Hall, Inventory
 from aisle.reservation.keys import Place
 from aisle.reservation.subsection import SeatState, Subsection
+from aisle.reservation.sweeper import sweep_keys
 from aisle.store import open_store
 from tests.conftest import with_settings
 from tests.integration.inventory_duel import now_ms
@@ -45,7 +46,7 @@ async def expire(store, inventory, shape, name):
 
 
 async def sweep(store, inventory):
-    return msgspec.msgpack.decode(await store.run(SWEEP, inventory.keys(PLACE), (100,)))
+    return msgspec.msgpack.decode(await store.run(SWEEP, sweep_keys(store.prefix, PLACE), (100,)))
 
 
 async def test_two_writers_of_the_same_byte_both_keep_their_seats(config, metrics):

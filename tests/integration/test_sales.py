@@ -9,10 +9,14 @@ from uuid import UUID
 
 import pytest
 
+from aisle.booking.booking import Request
+from aisle.booking.expire import cancel
+from aisle.once import asked
 from tests.door import buys, email_of, scan, tickets_of
 from tests.http_client import connections
 from tests.integration.live_stage import browsing
 from tests.people import a_hall, expect, new_key, refused
+from tests.shop import buyers, open_shop, time_passes
 from tests.stage import paid, refund, running_stage, settle
 
 pytestmark = pytest.mark.xdist_group("stage-sales")  # one stage for the module, in one worker
@@ -110,6 +114,34 @@ def test_seats_in_a_cart_are_named_apart(stage, seller, buyer):
     figures = sales(seller, event, lambda f: f["in_carts"] == 3)
     assert (figures["available"], figures["held"]) == (10, 0)
     check(figures)
+
+
+async def test_conversion_counts_the_carts_that_ran_out(stage, seller):
+    """Of eight people who had seats: three paid, one cancelled, three let their carts run out, one gave all back."""
+    event = await asyncio.to_thread(seller.opens, a_hall(("A", 3000, 4, 10), ("B", 1000, 4, 10)))
+    async with open_shop(stage) as shop:
+        crowd = buyers(8)
+        for buyer in crowd:
+            await shop.hold(event, buyer, Request(quantity=1, section="A"))
+            await shop.hold(event, buyer, Request(quantity=2, section="B"))
+        for buyer in crowd[:4]:
+            booking = await shop.check_out(buyer)
+            if buyer is crowd[3]:
+                request = asked(buyer, None, "")
+                await cancel(shop.database, booking.id, request, now=booking.placed_at)
+            else:
+                await paid(shop.database, shop.store, booking=booking.id)
+        for buyer in crowd[4:7]:
+            await time_passes(shop.store, event, buyer)
+        await shop.holder.release_all(crowd[7])
+        figures = await asyncio.to_thread(sales, seller, event, lambda f: f["lapsed"]["holds"] == 6)
+        rows = await shop.database.fetch("select * from sales.lapsed_holds where event_id = $1", event)
+        assert {UUID(row["owner"]) for row in rows} == set(crowd[4:7])
+        won, lost = 3, 1
+        assert figures["lapsed"] == {"holds": len(rows), "carts": 3}
+        assert figures["bookings"]["conversion"] == round(won / (won + lost + 3), 4)
+        check(figures)
+        await settle(shop.database, shop.store, [event])
 
 
 def test_the_tables_hold_the_same_figures(stage, seller, buyer):

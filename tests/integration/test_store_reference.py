@@ -1,5 +1,6 @@
 """docs/reference/store.md lists exactly the keys that a store has after everything was used once."""
 
+import asyncio
 import re
 from pathlib import Path
 from uuid import uuid4
@@ -12,7 +13,8 @@ from aisle.reservation.hall import HallChooser
 from aisle.reservation.keyspace import NAMES
 from aisle.reservation.pool import Pool, PoolPlace, Take
 from aisle.reservation.pools import Pools
-from tests.integration.lively_hall import EPOCH, lively_hall
+from aisle.reservation.sweeper import announce, sweep_once
+from tests.integration.lively_hall import A1, EPOCH, lively_hall
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "store.md"
 
@@ -37,6 +39,11 @@ async def test_every_key_in_the_store_is_on_the_page_and_every_key_on_the_page_i
         await pools.switch([place], epoch=EPOCH, on_sale=True)
         standing = Take(id="standing", owner="fay", kind=Kind.HOLD, quantity=2, hold_ms=600_000)
         assert (await pools.take(place, [standing], epoch=EPOCH))[0].ok
+        await hall.inventory.claim(A1, [Claim(id="late", owner="hal", kind=Kind.HOLD, size=1, hold_ms=1)], epoch=EPOCH)
+        await pools.take(place, [Take(id="late", owner="hal", kind=Kind.HOLD, quantity=1, hold_ms=1)], epoch=EPOCH)
+        await announce(hall.store, [A1, place])
+        await asyncio.sleep(0.005)
+        assert len(await sweep_once(hall.store)) == 2
         chooser = HallChooser(hall.store, hall.inventory, 1)
         assert (await chooser.claim_best(Claim(id="anywhere", owner="gus", size=2), epoch=EPOCH)).code == "ok"
         gate = Gate(hall.store, "an-installation")

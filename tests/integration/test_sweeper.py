@@ -123,7 +123,12 @@ async def test_the_loop_outlives_an_outage_of_the_store(config, metrics, own_val
     valkey = own_valkey({})
     async with open_hall(with_settings(config, store_url=valkey.url), metrics, SHAPE) as hall:
         released = asyncio.Event()
-        loop = asyncio.create_task(sweep_for_ever(hall.store, interval_s=0.02, on_released=lambda _: released.set()))
+
+        async def report(_):
+            released.set()
+            return True
+
+        loop = asyncio.create_task(sweep_for_ever(hall.store, interval_s=0.02, report=report))
         await hold_overdue(hall, "h1", 2)
         await asyncio.wait_for(released.wait(), 30)
         released.clear()

@@ -53,6 +53,11 @@ def subsection_keys(prefix: str, place: Place) -> tuple[str, ...]:
     )
 
 
+def lapsed(prefix: str, place: object) -> str:
+    """zset of a subsection's or pool's holds that ran out and that PostgreSQL has not written down yet."""
+    return f"{prefix}lapsed:{{{place}}}"
+
+
 def event_sections(prefix: str, event: int) -> str:
     """zset of an event's subsections, best first."""
     return f"{prefix}event_sections:{event}"

@@ -26,6 +26,7 @@ NAMES = {
     "seat_meta":       ("hash",   "place"),
     "holds":           ("hash",   "place"),
     "locks:exp":       ("zset",   "place or pool"),
+    "lapsed":          ("zset",   "place or pool"),
     "pool":            ("hash",   "pool"),
     "pool_holds":      ("hash",   "pool"),
     "event_sections":  ("zset",   "event"),

@@ -12,7 +12,7 @@ from aisle.reservation.pool_facts import PoolFacts, readable_records
 from aisle.reservation.pool_picture import picture_of
 from aisle.reservation.pool_restored import RestoredPool, restore_pool
 from aisle.reservation.rebuilt import RebuildRaced, Rebuilt
-from aisle.reservation.sweeper import announce
+from aisle.reservation.sweeper import announce, note_lapsed
 from aisle.scripts import load_script
 from aisle.store import Store
 from respline import ServerError
@@ -33,6 +33,8 @@ async def rebuild_pool(store: Store, facts: PoolFacts, *, drop_holds: bool) -> R
     picture = picture_of(now_ms, (), await _old_fields(store, keys[1]), ())
     old = dict(readable_records(picture))
     new = restore_pool(facts, old, now_ms=now_ms, drop_holds=drop_holds)
+    overdue = [(id, r) for id, r in old.items() if r.state == "L" and 0 < r.deadline_ms <= now_ms]
+    await note_lapsed(store, place, [(id, r.owner, r.deadline_ms) for id, r in overdue])
     if new.holds_kept:
         await announce(store, [place])
     packed = _packed(facts, new, epoch=epoch, state=state.decode() or "closed")

@@ -27,7 +27,7 @@ from aisle.reservation.pool import (
     pool_keys,
 )
 from aisle.reservation.pool_picture import PoolPicture, picture_of
-from aisle.reservation.sweeper import Swept, swept_of
+from aisle.reservation.sweeper import Swept, sweep_keys, swept_of
 from aisle.scripts import load_script
 from aisle.store import Store
 from respline import ServerError
@@ -134,7 +134,7 @@ class Pools:
         """
         if not is_whole(at_most, 1, BATCH_MAX):
             raise ValueError(f"a sweep takes 1 to {BATCH_MAX} records, not {at_most!r}")
-        replies = await self._store.run_many(SWEEP, [(self.keys(place), (at_most,)) for place in places])
+        replies = await self._store.run_many(SWEEP, [(sweep_keys(self._prefix, place), (at_most,)) for place in places])
         return [reply if isinstance(reply, StoreScriptFailed) else swept_of(reply) for reply in replies]
 
     async def statuses(self, places: Sequence[PoolPlace]) -> list[PoolStatus | None]:

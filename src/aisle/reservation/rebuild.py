@@ -26,10 +26,10 @@ from aisle.reservation.pool import PoolPlace
 from aisle.reservation.pool_rebuild import rebuild_pool
 from aisle.reservation.pools import Pools
 from aisle.reservation.rebuilt import RebuildRaced, Rebuilt
-from aisle.reservation.record import Record
+from aisle.reservation.record import ClaimState, Record
 from aisle.reservation.restored import Restored, restore
 from aisle.reservation.subsection import SeatState, pack
-from aisle.reservation.sweeper import announce
+from aisle.reservation.sweeper import announce, note_lapsed
 from aisle.reservation.verify import places_listed, pools_there, verify_places
 from aisle.scripts import load_script
 from aisle.store import Store
@@ -78,6 +78,8 @@ async def _rebuild_one(store: Store, facts: HallFacts, drop_holds: bool) -> Rebu
     old, unreadable = await _old_records(store, keys[5])
     now_ms = await _store_clock(store)
     new = restore(facts, old, now_ms=now_ms, drop_holds=drop_holds)
+    overdue = [(id, r) for id, r in old.items() if r.state is ClaimState.LIVE and 0 < r.deadline_ms <= now_ms]
+    await note_lapsed(store, place, [(id, r.owner, r.deadline_ms) for id, r in overdue])
     if new.holds_kept:
         await announce(store, [place])
     config = {

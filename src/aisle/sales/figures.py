@@ -52,8 +52,18 @@ class Refunds(msgspec.Struct, frozen=True):
     amount: int
 
 
+class Lapsed(msgspec.Struct, frozen=True):
+    """Holds that ran out without a checkout, and the carts they were in."""
+
+    holds: int
+    carts: int
+
+
 class BookingFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """`conversion`: of the bookings that had seats and have ended or were paid, the part that was paid."""
+    """`conversion`: of the bookings and carts that had seats and whose end is known, the part that was paid.
+
+    A cart becomes one booking, so a cart that ran out counts as much as a booking that was not paid.
+    """
 
     processing: int
     waiting_for_payment: int
@@ -78,6 +88,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     admitted: int
     sell_through: float
     refunds: Refunds
+    lapsed: Lapsed
     bookings: BookingFigures
     sections: list[SectionFigures]
     minutes: list[Minute]
@@ -92,6 +103,7 @@ class Counted(msgspec.Struct, frozen=True):
     places: list[Place]
     minutes: list[Minute]
     refunds: Refunds
+    lapsed: Lapsed
     # state -> (bookings, of which had seats)
     bookings: dict[str, tuple[int, int]]
     recent: list[RecentBooking]
@@ -110,7 +122,8 @@ def figures_of(
         at=counted.at,
         currency=currency,
         refunds=counted.refunds,
-        bookings=_bookings(counted.bookings),
+        lapsed=counted.lapsed,
+        bookings=_bookings(counted.bookings, counted.lapsed.carts),
         sell_through=_share(_sum(shown, "sold"), _sum(shown, "seats") - _sum(shown, "blocked")) or 0.0,
         sections=shown,
         minutes=counted.minutes,
@@ -129,7 +142,7 @@ def _section(name: str, places: Sequence[Place], taken: int | None) -> SectionFi
     return SectionFigures(section=name, in_carts=max(0, min(in_carts, counts["available"])), **counts)
 
 
-def _bookings(states: Mapping[str, tuple[int, int]]) -> BookingFigures:
+def _bookings(states: Mapping[str, tuple[int, int]], carts_lapsed: int) -> BookingFigures:
     def count(*names: str) -> int:
         return sum(states[name][0] for name in names if name in states)
 
@@ -142,7 +155,7 @@ def _bookings(states: Mapping[str, tuple[int, int]]) -> BookingFigures:
         refunded=count("REFUNDED"),
         cancelled=count("CANCELLED"),
         failed=count("FAILED"),
-        conversion=_share(won, won + lost),
+        conversion=_share(won, won + lost + carts_lapsed),
     )
 
 

@@ -1,5 +1,9 @@
-"""Sums over tickets and bookings, and the newest bookings: the SQL of this slice. Reads only; no sale waits for it."""
+"""Sums over tickets and bookings, and the newest bookings: the SQL of this slice. No sale waits for it.
 
+It writes one thing: holds that ran out, which leave no trace anywhere else.
+"""
+
+from collections.abc import Sequence
 from uuid import UUID
 
 import asyncpg
@@ -7,7 +11,7 @@ import msgspec
 
 from aisle.limits import SALES_RECENT_BOOKINGS
 from aisle.messages import Part
-from aisle.sales.figures import Counted, Minute, Place, Refunds
+from aisle.sales.figures import Counted, Lapsed, Minute, Place, Refunds
 from aisle.sales.recent import RecentBooking, Widths, seats_sold
 
 PLACES = """
@@ -33,6 +37,17 @@ BOOKINGS = """
     from booking.bookings where event_id = $1 group by state
 """
 
+LAPSED = """
+    select count(*) as holds, count(distinct (owner, lapsed_at)) as carts
+    from sales.lapsed_holds where event_id = $1
+"""
+
+NOTE_LAPSED = """
+    insert into sales.lapsed_holds (event_id, hold, owner, lapsed_at)
+    select event_id, hold, owner, to_timestamp(lapsed_ms / 1000.0)
+    from unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[]) as l(event_id, hold, owner, lapsed_ms)
+    on conflict do nothing
+"""
 
 # By the index of an event's bookings, whose ids are in the order they were placed.
 RECENT = """
@@ -49,10 +64,11 @@ async def count(connection: asyncpg.Connection, event_id: int, widths: Widths) -
         places = [Place(**row) for row in await connection.fetch(PLACES, event_id)]
         minutes = [Minute(**row) for row in await connection.fetch(MINUTES, event_id)]
         refunds = Refunds(**await connection.fetchrow(REFUNDS, event_id))
+        lapsed = Lapsed(**await connection.fetchrow(LAPSED, event_id))
         states = await connection.fetch(BOOKINGS, event_id)
         newest = await recent(connection, event_id, widths, before=None, limit=SALES_RECENT_BOOKINGS)
     bookings = {row["state"]: (row["bookings"], row["with_seats"]) for row in states}
-    return Counted(at, places, minutes, refunds, bookings, newest)
+    return Counted(at, places, minutes, refunds, lapsed, bookings, newest)
 
 
 async def recent(
@@ -71,3 +87,9 @@ async def recent(
         )
         for row in await connection.fetch(RECENT, event_id, before, limit)
     ]
+
+
+async def note_lapsed(connection: asyncpg.Connection, holds: Sequence[tuple[int, str, str, int]]) -> None:
+    """Write holds down that ran out: event, id, owner, deadline in ms. Each counts once, however often it is told."""
+    # In one order, so that two sweepers with the same news do not wait for each other in a circle.
+    await connection.execute(NOTE_LAPSED, *map(list, zip(*sorted(holds), strict=True)))

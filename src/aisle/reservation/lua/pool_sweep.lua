@@ -1,7 +1,7 @@
 -- with: record, pool_ledger
 -- Release the holds of one pool whose deadline has passed, and forget claims that ended a day ago.
 --
--- KEYS  1 pool  2 pool_holds  3 locks:exp
+-- KEYS  1 pool  2 pool_holds  3 locks:exp  4 lapsed
 -- ARGV  1 how many at most
 -- Returns msgpack: {list of {id, owner, {0, quantity}} released now, forgotten, 1 if more may be due, entries left}
 --   as sweep.lua answers for seats, a first seat and a length, so that one sweeper drives both
@@ -20,7 +20,8 @@ for _, id in ipairs(due) do
 end
 load_pointers(l, buyers)
 
-local released, forgotten = {}, 0
+local released, lapsed, forgotten = {}, {}, 0
+redis.call('ZCARD', KEYS[4])
 for _, id in ipairs(due) do
   local r = l.records[id]
   if not r then
@@ -32,6 +33,8 @@ for _, id in ipairs(due) do
   elseif overdue(l, r) then
     l.held = l.held - r.places
     end_record(l, id, r, 'expired')
+    lapsed[#lapsed + 1] = string.format('%d', r.deadline)
+    lapsed[#lapsed + 1] = id .. '|' .. r.owner
     released[#released + 1] = {id, r.owner, {0, r.places}}
   elseif r.state == 'L' and r.deadline > 0 then
     l.index[id] = r.deadline
@@ -40,4 +43,5 @@ for _, id in ipairs(due) do
   end
 end
 write_ledger(l)
+in_chunks('ZADD', KEYS[4], lapsed)
 return cmsgpack.pack({released, forgotten, #due == tonumber(ARGV[1]) and 1 or 0, redis.call('ZCARD', KEYS[3])})
