@@ -1,7 +1,6 @@
 """Apache Kafka from its jars, one node without ZooKeeper, for tests that compare with the original or run on it."""
 
 import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from aisle.embedded.server import free_port
 from aisle.embedded.supervisor import Supervisor
+from tests import children
 from tests.needs import cannot
 
 JARS = Path(__file__).parent.parent / ".cache" / "kafka"
@@ -47,11 +47,11 @@ def apache_kafka(folder: Path) -> Iterator[str]:
     settings = folder / "server.properties"
     settings.write_text(SETTINGS.format(folder=folder, port=port, controller=controller))
     java = ["java", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{JARS}/*"]
-    cluster = subprocess.run(
+    cluster = children.run(
         [*java, "kafka.tools.StorageTool", "random-uuid"], capture_output=True, text=True, check=True
     )
     storage = [*java, "kafka.tools.StorageTool", "format", "-t", cluster.stdout.split()[-1], "-c", str(settings)]
-    subprocess.run(storage, capture_output=True, check=True)
+    children.run(storage, capture_output=True, check=True)
     address = f"127.0.0.1:{port}"
     with Supervisor(folder / "supervised", log=lambda line: None) as supervisor:
         supervisor.start_program("kafka", [*java, "kafka.Kafka", str(settings)], {}, ready=lambda: answers(address))

@@ -5,10 +5,10 @@ It is one of its own, since Quix Streams pins an older confluent-kafka than ours
 
 import fcntl
 import hashlib
-import subprocess
 import sys
 from pathlib import Path
 
+from tests import children
 from tests.needs import cannot
 
 ROOT = Path(__file__).parent.parent
@@ -34,7 +34,7 @@ def _installed() -> Path:
         [str(interpreter), "-m", "pip", "install", "--quiet", "--require-hashes", "-r", str(LOCK)],
     ]
     for step in steps:
-        ended = subprocess.run(step, capture_output=True, text=True)
+        ended = children.run(step, capture_output=True, text=True)
         if ended.returncode:
             cannot(f"Quix Streams cannot be installed here: {ended.stderr.strip()[-300:]}")
     stamp.write_text(wanted)

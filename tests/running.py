@@ -15,15 +15,15 @@ import psutil
 
 from aisle.config import PREFIX, Config
 from aisle.embedded.server import free_port
-
-PATIENCE_SECONDS = 150.0
+from tests import children
+from tests.patience import PATIENCE_SECONDS
 
 
 def run_aisle(
     *arguments: str, env: Mapping[str, str], timeout: float = PATIENCE_SECONDS
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    return subprocess.run(
+    return children.run(
         [sys.executable, "-m", "aisle", *arguments],
         env=clean_environment(env),
         capture_output=True,
@@ -36,7 +36,7 @@ def run_aisle(
 def serving(config: Config, roles: str = "api") -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """`aisle serve` on a free port; yields the process and its address once it is ready."""
     config = msgspec.structs.replace(config, port=free_port())
-    process = subprocess.Popen(
+    process = children.start(
         [sys.executable, "-m", "aisle", "serve", "--roles", roles], env=clean_environment(as_environment(config))
     )
     address = f"http://{config.host}:{config.port}"

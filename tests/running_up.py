@@ -3,7 +3,6 @@
 import asyncio
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import asyncpg
 import psutil
 
 from aisle.embedded.server import free_port
+from tests import children
 from tests.running import PATIENCE_SECONDS, clean_environment, family, logs_of, wait_until
 
 
@@ -24,7 +24,7 @@ class Up:
         self.address = f"http://127.0.0.1:{port}"
         self.output = data.parent / "output"
         with self.output.open("wb") as output:
-            self.process = subprocess.Popen(
+            self.process = children.start(
                 [sys.executable, "-m", "aisle", "up", *arguments],
                 env=clean_environment({"AISLE_DATA_DIR": str(data), "AISLE_PORT": str(port)}),
                 stdout=output,

@@ -35,6 +35,7 @@ from aisle.migrate import migrate
 from aisle.payment.payment import PaymentState
 from aisle.store import Store, open_store
 from aisle.ticket_facts import verify_against_tickets
+from tests import children
 from tests.apache_kafka import answers, apache_kafka
 from tests.conftest import Servers
 from tests.invariants import assert_event_consistent, unsettled
@@ -60,7 +61,7 @@ class Stage:
 
     def start(self, roles: str = ALL_ROLES, *, crash_at: str = "") -> None:
         with self.output.open("ab") as output:
-            self.process = subprocess.Popen(
+            self.process = children.start(
                 [sys.executable, "-m", "aisle", "serve", "--roles", roles],
                 env=clean_environment({**as_environment(self.config), **({"CRASH_AT": crash_at} if crash_at else {})}),
                 stdout=output,

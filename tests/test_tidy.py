@@ -2,10 +2,11 @@
 
 import ast
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests import children
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -15,6 +16,8 @@ FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
 BANNED_NAMES = re.compile(r"(^|_)(utils?|managers?|helpers?|impl|common|base|misc)($|_)")
 BANNED_CLASSES = re.compile(r"(Manager|Helper|Impl|Util|Utils|Handler)$|^I[A-Z][a-z]+[A-Z]")
+
+STARTS_A_PROCESS = re.compile(r"subprocess\.\w+|Popen|.*\.create_subprocess_\w+")
 
 
 def test_there_is_something_to_check():
@@ -55,14 +58,14 @@ def test_lua_file_opens_with_its_purpose(path):
 
 
 def test_no_page_is_left_in_the_middle_of_a_merge():
-    found = subprocess.run(
+    found = children.run(
         ["git", "grep", "-lIE", "^(<{7}|>{7}) "], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert found.stdout == ""
 
 
 def test_nothing_committed_names_a_machine_path_or_a_package_index():
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    listed = children.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     forbidden = re.compile(r"--index-url|--extra-index-url|--find-links|/(?:root|work|home)/[a-z]")
     for name in filter(None, listed.split("\0")):
         path = ROOT / name
@@ -70,6 +73,18 @@ def test_nothing_committed_names_a_machine_path_or_a_package_index():
             continue
         found = forbidden.search(path.read_text(errors="replace"))
         assert found is None, f"{name}: {found.group() if found else ''}"
+
+
+def test_processes_are_started_where_they_die_with_the_test():
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        if path == ROOT / "tests" / "children.py":
+            continue
+        started = [
+            node.lineno
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Call) and STARTS_A_PROCESS.fullmatch(ast.unparse(node.func))
+        ]
+        assert not started, f"{path.relative_to(ROOT)}, lines {started}: use tests.children"
 
 
 def test_a_missing_program_skips_a_test_only_through_needs():

@@ -2,13 +2,13 @@
 
 import fcntl
 import shutil
-import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Page
 
+from tests import children
 from tests.needs import cannot, need
 
 ROOT = Path(__file__).parent.parent.parent
@@ -28,7 +28,7 @@ def _source() -> str:
             for path in GIVEN.iterdir():
                 shutil.copy(path, FOLDER)
             command = ["npm", "ci", "--ignore-scripts"]
-            ended = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX)
+            ended = children.run(command, cwd=FOLDER, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX)
             if ended.returncode:
                 cannot(f"axe-core cannot be fetched: {ended.stderr.strip()[-300:]}")
         return script.read_text()

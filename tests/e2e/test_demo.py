@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from aisle.demo.season import LOGINS
+from tests import children
 from tests.conftest import Servers
 from tests.running import PATIENCE_SECONDS, as_environment, clean_environment, run_aisle
 from tests.running_up import up
@@ -31,7 +32,7 @@ def demo(stage: Stage, *arguments: str) -> str:
 def test_two_at_once_and_one_later_load_it_once(stage):
     command = [sys.executable, "-m", "aisle", "demo"]
     env = clean_environment(as_environment(stage.config))
-    both = [subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL) for _ in range(2)]
+    both = [children.start(command, env=env, stdout=subprocess.DEVNULL) for _ in range(2)]
     assert [process.wait(PATIENCE_SECONDS) for process in both] == [0, 0]
     demo(stage)
     events = stage.fetch("select name, state, count(*) over (partition by name) from ticketing.events order by id")

@@ -1,13 +1,13 @@
 """The Quix Streams example counts what the database says was booked, and goes on after it was stopped."""
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import children
 from tests.conftest import Servers
 from tests.people import a_hall
 from tests.quix import ROOT, quix_python
@@ -27,7 +27,7 @@ def counted(stage: Stage, state: Path) -> list[dict[str, Any]]:
     """What one run of the example prints until nothing more comes."""
     command = [str(quix_python()), "-W", "ignore", str(PROGRAM), "--broker", stage.config.kafka]
     command += ["--state", str(state), "--idle", "8"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    ended = children.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert ended.returncode == 0, ended.stderr
     return [json.loads(line) for line in ended.stdout.splitlines()]
 

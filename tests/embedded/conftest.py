@@ -1,16 +1,13 @@
 """Servers on fresh data. initdb costs most of a second, so tests that need a database copy one made once per worker."""
 
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
 from aisle.embedded.supervisor import Supervisor
-
-PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture(scope="session")
@@ -44,21 +41,9 @@ def supervisor(data: Path, lines: list[str]) -> Iterator[Supervisor]:
         yield supervisor
 
 
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {PATIENCE_SECONDS:.0f} s in vain until {what}"
-        time.sleep(0.02)
-
-
 def gone(process: psutil.Process) -> bool:
     """An unreaped zombie counts as gone: it holds nothing and does nothing."""
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
-
-
-def family(pid: int) -> list[psutil.Process]:
-    process = psutil.Process(pid)
-    return [process, *process.children(recursive=True)]

@@ -12,6 +12,7 @@ from redis import Redis
 
 from aisle.embedded.lock import take_lock
 from aisle.embedded.supervisor import EmbeddedError, Supervisor
+from tests import children
 
 
 def mode(path: Path) -> int:
@@ -105,7 +106,7 @@ def test_sockets_of_an_awkward_path_live_in_a_private_temporary_directory(tmp_pa
 def test_the_lock_stays_with_children_and_patience_ends_with_a_clear_word(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     fd = take_lock(lock)
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(fd,)) as child:
+    with children.start([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(fd,)) as child:
         os.ftruncate(fd, 0)
         os.close(fd)
         with pytest.raises(EmbeddedError, match="servers of an earlier run still hold"):

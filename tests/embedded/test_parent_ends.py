@@ -18,14 +18,17 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from aisle.embedded.supervisor import EmbeddedError, Supervisor
-from tests.embedded.conftest import PATIENCE_SECONDS, eventually, family, gone
+from tests import children
+from tests.embedded.conftest import gone
+from tests.patience import PATIENCE_SECONDS, eventually
+from tests.running import family
 
 
 @contextmanager
 def running_parent(data: Path, *names: str) -> "Iterator[tuple[subprocess.Popen[str], dict[str, int]]]":
     argv = [sys.executable, "-m", "tests.embedded.parent", str(data), *names]
     # A process group of its own, as a shell gives to what runs in its foreground.
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0) as parent:
+    with children.start(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0) as parent:
         assert parent.stdout is not None
         try:
             yield parent, json.loads(parent.stdout.readline())
@@ -83,12 +86,12 @@ with Supervisor(Path({str(data)!r})) as supervisor:
     print(supervisor.start_valkey().pid, flush=True)
     supervisor.start_program("late", [sys.executable, "-c", "import time; time.sleep(600)"], {{}}, lambda: False)
 """
-    with subprocess.Popen(
+    with children.start(
         [sys.executable, "-c", script],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=before,  # noqa: PLW1509 - one system call
+        before_exec=before,
     ) as parent:
         assert parent.stdout is not None
         parent.stdout.readline()
@@ -122,7 +125,7 @@ Program._fork = interrupted_fork
 with Supervisor(Path({str(data)!r})) as supervisor:
     supervisor.start_program("stubborn", [sys.executable, "-c", {stubborn!r}], {{}}, lambda: False)
 """
-    with subprocess.Popen(
+    with children.start(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as parent:
         assert parent.stdout is not None
@@ -149,7 +152,7 @@ with Supervisor(Path({str(data)!r})) as supervisor:
     supervisor.start_program("slow", [sys.executable, "-c", code], {{}}, lambda: "up" in log.read_text())
     print("ready", flush=True)
 """
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:
+    with children.start([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         parent.stdout.readline()
         eventually(lambda: "ends" in (data / "logs" / "slow.log").read_text(), "it is stopping")
@@ -183,7 +186,7 @@ child = supervisor.start_program("slow", [sys.executable, "-c", code], {{}}, lam
 print(child.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    done = subprocess.run([sys.executable, "-c", first], stdout=subprocess.PIPE, text=True, timeout=PATIENCE_SECONDS)
+    done = children.run([sys.executable, "-c", first], stdout=subprocess.PIPE, text=True, timeout=PATIENCE_SECONDS)
     pid = int(done.stdout)
     with Supervisor(data, log=lambda line: None):
         assert not psutil.pid_exists(pid) or gone(psutil.Process(pid))

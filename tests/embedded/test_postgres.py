@@ -16,8 +16,11 @@ import pytest
 
 from aisle.embedded import identity, server
 from aisle.embedded.supervisor import EmbeddedError, Supervisor
-from tests.embedded.conftest import PATIENCE_SECONDS, eventually, family, gone
+from tests import children
+from tests.embedded.conftest import gone
 from tests.needs import cannot
+from tests.patience import PATIENCE_SECONDS, eventually
+from tests.running import family
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 
@@ -172,7 +175,7 @@ def test_a_pid_file_whose_number_belongs_to_another_program_does_not_lock_us_out
     data_with_database: Path,
 ) -> None:
     cluster = data_with_database / "postgres"
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
+    with children.start([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
         lines = [stranger.pid, cluster, 0, 5432, "", "127.0.0.1", "", "ready"]
         (cluster / "postmaster.pid").write_text("".join(f"{line}\n" for line in lines))
         with Supervisor(data_with_database, log=lambda line: None) as supervisor:
@@ -182,7 +185,7 @@ def test_a_pid_file_whose_number_belongs_to_another_program_does_not_lock_us_out
 
 def test_a_postgres_that_somebody_else_started_there_is_left_alone(data_with_database: Path) -> None:
     cluster = data_with_database / "postgres"
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, cwd=cluster) as foreigner:
+    with children.start([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, cwd=cluster) as foreigner:
         (cluster / "postmaster.pid").write_text(f"{foreigner.pid}\n{cluster}\n")
         with (
             Supervisor(data_with_database, log=lambda line: None) as supervisor,
@@ -285,8 +288,8 @@ with Supervisor(Path({str(open_directory / "data")!r})) as supervisor:
 
 def as_nobody(argv: list[str]) -> "subprocess.CompletedProcess[str]":
     packages = [find_spec(name).submodule_search_locations[0] for name in ("aisle", "asyncpg")]  # type: ignore[union-attr,index]
-    return subprocess.run(
-        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *argv],
+    return children.run(
+        ["setpriv", "--pdeathsig=KILL", "--reuid=65534", "--regid=65534", "--clear-groups", *argv],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(str(Path(path).parent) for path in packages)},
         capture_output=True,
         text=True,

@@ -8,7 +8,8 @@ import pytest
 
 from aisle.embedded import home, process
 from aisle.embedded.supervisor import EmbeddedError, Program, Supervisor
-from tests.embedded.conftest import eventually, gone
+from tests.embedded.conftest import gone
+from tests.patience import eventually
 
 NOTES_ITS_END = """
 import os, signal, time

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +10,9 @@ import pytest
 from redis import Redis
 
 from aisle.embedded.supervisor import Supervisor, ValkeyServer
-from tests.embedded.conftest import eventually
+from tests import children
 from tests.needs import need
+from tests.patience import eventually
 
 SLOW_DISK = Path(__file__).with_name("slow_disk.c")
 
@@ -21,7 +21,7 @@ SLOW_DISK = Path(__file__).with_name("slow_disk.c")
 def slow_disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     need("cc", "Debian: apt-get install gcc libc6-dev")
     library = tmp_path_factory.mktemp("slow") / "slow_disk.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(SLOW_DISK)], check=True)
+    children.run(["cc", "-shared", "-fPIC", "-o", str(library), str(SLOW_DISK)], check=True)
     return library
 
 

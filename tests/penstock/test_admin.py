@@ -17,8 +17,9 @@ from confluent_kafka.admin import (
 )
 
 from penstock.topic_config import KNOWN
+from tests.patience import eventually
 from tests.penstock.batches import batch_of
-from tests.penstock.conftest import BrokerProcess, StartBroker, eventually
+from tests.penstock.conftest import BrokerProcess, StartBroker
 from tests.penstock.test_log import LogClient
 from tests.penstock.wire import RawClient
 

@@ -5,7 +5,6 @@ Consumers assign their partitions themselves here; groups have tests of their ow
 
 import asyncio
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioPartition
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from tests import children
 from tests.needs import need
 from tests.penstock.conftest import BrokerProcess
 
@@ -49,7 +49,7 @@ def with_confluent_kafka(address: str, topic: str, compression: str) -> Seen:
 def with_kafka_python(address: str, topic: str, compression: str) -> Seen:
     story = Path(__file__).with_name("kafka_python_story.py")
     command = [sys.executable, "-W", "ignore", str(story), address, topic, compression, str(COUNT)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    ended = children.run(command, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
     return [
         (offset, key.encode(), value.encode(), [(name, text.encode()) for name, text in headers])
@@ -103,7 +103,7 @@ def test_kcat_lists_produces_consumes_and_queries(broker: BrokerProcess, topic: 
 
     def kcat(*flags: str, given: str = "") -> str:
         command = ["kcat", "-b", broker.address, *flags]
-        ended = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60, check=True)
+        ended = children.run(command, input=given, capture_output=True, text=True, timeout=60, check=True)
         return ended.stdout
 
     lines = "".join(f"key:line {n}\n" for n in range(COUNT))

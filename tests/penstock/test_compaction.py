@@ -5,8 +5,9 @@ import time
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from penstock.wire import batch
+from tests.patience import eventually
 from tests.penstock.batches import GZIP, batch_of, is_sealed
-from tests.penstock.conftest import BrokerProcess, StartBroker, eventually
+from tests.penstock.conftest import BrokerProcess, StartBroker
 from tests.penstock.test_log import LogClient, values
 
 

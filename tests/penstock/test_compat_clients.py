@@ -6,16 +6,16 @@ its FINDINGS.md. Its packages are fetched once, into .cache.
 
 import hashlib
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.apache_kafka import JARS, apache_kafka, require_apache_kafka
 from tests.needs import cannot, need
-from tests.penstock.conftest import BrokerProcess, StoreProcess, _broker_starter
+from tests.penstock.conftest import BrokerProcess, StoreProcess, broker_starter
 from tests.penstock.group_client import NO_DELAY
 
 ROOT = Path(__file__).parent.parent.parent
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.xdist_group("apache-kafka")
 
 @pytest.fixture(scope="module")
 def penstock(valkey: StoreProcess) -> Iterator[BrokerProcess]:
-    with _broker_starter(valkey) as start:
+    with broker_starter(valkey) as start:
         yield start("--default-partitions", "4", *NO_DELAY)
 
 
@@ -92,7 +92,7 @@ def test_a_client_cannot_tell_penstock_from_kafka(
 
 
 def story(command: list[str], address: str) -> list[str]:
-    ended = subprocess.run([*command, address], capture_output=True, text=True, timeout=STORY_S)
+    ended = children.run([*command, address], capture_output=True, text=True, timeout=STORY_S)
     assert ended.returncode == 0, f"{address}: {ended.stdout[-500:]} {ended.stderr[-2000:]}"
     return ended.stdout.splitlines()
 
@@ -115,6 +115,6 @@ def build_once(folder: Path, given: list[Path], make: Callable[[Path], None]) ->
 
 
 def fetch(command: list[str], folder: Path) -> None:
-    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=FETCH_S)
+    ended = children.run(command, cwd=folder, capture_output=True, text=True, timeout=FETCH_S)
     if ended.returncode:
         cannot(f"{' '.join(command[:2])} failed: {ended.stderr.strip()[-300:]}")

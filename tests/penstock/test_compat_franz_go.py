@@ -6,11 +6,11 @@ why the others are not on the list.
 
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.needs import need
 from tests.penstock.conftest import StartBroker
 from tests.penstock.group_client import NO_DELAY
@@ -40,7 +40,7 @@ def suite() -> tuple[Path, Path]:
 
 def sources() -> Path:
     command = ["go", "list", "-m", "-f", "{{.Dir}}", MODULE]
-    listed = subprocess.run(command, cwd=COMPAT / "go", capture_output=True, text=True, check=True, timeout=120)
+    listed = children.run(command, cwd=COMPAT / "go", capture_output=True, text=True, check=True, timeout=120)
     return Path(listed.stdout.strip())
 
 
@@ -49,7 +49,7 @@ def test_the_listed_tests_of_franz_go_pass(start_broker: StartBroker, suite: tup
     broker = start_broker(*NO_DELAY)
     wanted = f"^({'|'.join(LISTED)})$"
     settings = {"KGO_SEEDS": broker.address, "KGO_TEST_RF": "1", "KGO_TEST_RECORDS": RECORDS, "KGO_LOG_LEVEL": "none"}
-    ended = subprocess.run(
+    ended = children.run(
         [str(program), "-test.v", "-test.run", wanted, "-test.timeout", f"{PATIENCE_S}s"],
         cwd=folder,
         env={**os.environ, **settings},

@@ -7,13 +7,13 @@ The source archive on the package index delivers them with the client, so nothin
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tarfile
 from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.penstock.conftest import StartBroker
 from tests.penstock.group_client import NO_DELAY
 from tests.penstock.test_compat_clients import CACHE, COMPAT, ROOT, build_once, fetch
@@ -57,7 +57,7 @@ def test_the_listed_tests_of_kafka_python_pass(start_broker: StartBroker, suite:
     broker = start_broker(*NO_DELAY, "--default-partitions", "4", "--group-session-min", "0.5")
     settings = {"KAFKA_URI": f"kafka://{broker.address}", "KAFKA_VERSION": KAFKA_VERSION, "KAFKA_ROOT": str(suite)}
     options = ["-o", "addopts=", "-o", "log_level=CRITICAL", "-p", "no:cacheprovider", "-q", "-rA", "--tb=short"]
-    ended = subprocess.run(
+    ended = children.run(
         [sys.executable, "-m", "pytest", *options, *(f"test/integration/{name}" for name in LISTED)],
         cwd=suite,
         env={**os.environ, **settings},

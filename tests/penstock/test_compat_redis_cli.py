@@ -1,11 +1,11 @@
 """The example of docs/penstock/open-layout.md, done with the very programs it shows."""
 
 import json
-import subprocess
 import sys
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests import children
 from tests.needs import need
 from tests.penstock.conftest import BrokerProcess
 
@@ -47,4 +47,4 @@ def records_shown(broker: BrokerProcess, topic: str) -> int:
 
 
 def run(*command: str, given: str = "") -> str:
-    return subprocess.run(command, input=given, capture_output=True, text=True, timeout=120, check=True).stdout
+    return children.run(command, input=given, capture_output=True, text=True, timeout=120, check=True).stdout

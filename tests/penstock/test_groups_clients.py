@@ -17,15 +17,10 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from tests import children
 from tests.needs import need
-from tests.penstock.conftest import (
-    PATIENCE_S,
-    BrokerProcess,
-    StoreProcess,
-    _broker_starter,
-    die_with_parent,
-    eventually,
-)
+from tests.patience import PATIENCE_SECONDS, eventually
+from tests.penstock.conftest import BrokerProcess, StoreProcess, broker_starter
 from tests.penstock.group_client import NO_DELAY, GroupClient, stored_group, stored_offsets
 
 PARTITIONS = 4
@@ -33,7 +28,7 @@ PARTITIONS = 4
 
 @pytest.fixture(scope="module")
 def broker(valkey: StoreProcess) -> Iterator[BrokerProcess]:
-    with _broker_starter(valkey) as start:
+    with broker_starter(valkey) as start:
         yield start(*NO_DELAY, "--group-session-min", "0.5")
 
 
@@ -80,9 +75,9 @@ class Reader:
 
 
 def poll_until(readers: Sequence[Reader], condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, f"waited {PATIENCE_S} s for {what}: {[str(reader) for reader in readers]}"
+        assert time.monotonic() < deadline, f"in vain: {what}: {[str(reader) for reader in readers]}"
         for reader in readers:
             reader.poll()
 
@@ -140,11 +135,10 @@ def test_the_work_of_a_consumer_that_is_killed_goes_to_the_others(
         "    print(len(c.assignment()), flush=True)\n"
     )
     reader = Reader(broker.address, group, topic)
-    victim = subprocess.Popen(
+    victim = children.start(
         [sys.executable, "-c", program, broker.address, group, topic],
         stdout=subprocess.PIPE,
         text=True,
-        preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call, and no other way to set it
     )
     try:
         poll_until([reader], lambda: len(reader.partitions) == 2, "the work to be shared")
@@ -285,7 +279,7 @@ async def test_aiokafka_consumers_share_take_over_and_commit(
 
 async def _records(consumer: AIOKafkaConsumer, count: int) -> list[bytes]:
     seen: list[bytes] = []
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len(seen) < count:
             batches = await consumer.getmany(timeout_ms=1000)
             seen += [record.value for rows in batches.values() for record in rows]
@@ -293,7 +287,7 @@ async def _records(consumer: AIOKafkaConsumer, count: int) -> list[bytes]:
 
 
 async def _until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline, what
         await asyncio.sleep(0.02)
@@ -305,7 +299,7 @@ def test_kafka_python_consumers_share_take_over_and_look_from_outside(
     produce(broker.address, topic, range(40))
     story = Path(__file__).with_name("kafka_python_group_story.py")
     command = [sys.executable, "-W", "ignore", str(story), broker.address, topic, group]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    ended = children.run(command, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
     told = json.loads(ended.stdout)
     assert sorted(told["values"]) == list(range(40))
@@ -322,7 +316,7 @@ def test_kcat_reads_as_a_group_and_goes_on_where_it_stopped(broker: BrokerProces
     def kcat(count: int) -> list[int]:
         flags = ["-X", "auto.offset.reset=earliest", "-c", str(count), "-q", "-f", "%s\n"]
         command = ["kcat", "-b", broker.address, "-G", group, *flags, topic]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        ended = children.run(command, capture_output=True, text=True, timeout=60, check=True)
         return [int(line) for line in ended.stdout.split()]
 
     produce(broker.address, topic, range(40))

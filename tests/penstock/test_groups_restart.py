@@ -11,7 +11,8 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from confluent_kafka import KafkaException
 
 from penstock.store.group_keys import CoordinatorKeys, slot_of
-from tests.penstock.conftest import PATIENCE_S, BrokerProcess, StartBroker, eventually
+from tests.patience import PATIENCE_SECONDS, eventually
+from tests.penstock.conftest import BrokerProcess, StartBroker
 from tests.penstock.group_client import FIND, NO_DELAY, GroupClient, stored_group, stored_offsets
 from tests.penstock.test_groups_clients import Reader, numbers, poll_until, produce, share_all
 
@@ -126,7 +127,7 @@ async def test_an_aiokafka_consumer_survives_a_killed_broker_in_its_generation(
 
 
 async def _read(consumer: AIOKafkaConsumer, seen: list[int], count: int) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len(seen) < count:
             batches = await consumer.getmany(timeout_ms=500)
             seen += [int(record.value) for rows in batches.values() for record in rows]

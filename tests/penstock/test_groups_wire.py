@@ -8,13 +8,14 @@ from functools import partial
 import pytest
 
 from penstock.store.group_keys import CoordinatorKeys
-from tests.penstock.conftest import BrokerProcess, StartBroker, StoreProcess, _broker_starter, eventually
+from tests.patience import eventually
+from tests.penstock.conftest import BrokerProcess, StartBroker, StoreProcess, broker_starter
 from tests.penstock.group_client import NO_DELAY, SUBSCRIPTION, GroupClient, in_background, stored_group
 
 
 @pytest.fixture(scope="module")
 def broker(valkey: StoreProcess) -> Iterator[BrokerProcess]:
-    with _broker_starter(valkey) as start:
+    with broker_starter(valkey) as start:
         yield start(*NO_DELAY)
 
 

@@ -16,8 +16,9 @@ from penstock.serve import running_broker
 from penstock.wire.read import Malformed
 from penstock.wire.schema import FieldPlan, StructPlan, request_plan
 from penstock.wire.write import request_bytes
+from tests.patience import eventually
 from tests.penstock.batches import batch_of
-from tests.penstock.conftest import StartBroker, StoreProcess, eventually
+from tests.penstock.conftest import StartBroker, StoreProcess
 from tests.penstock.wire import RawClient
 
 NAMES = ["", "topic", "a" * 300, "no/slash", "ünïcode", "..", "topic\0", "-1", "1"]

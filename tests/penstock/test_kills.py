@@ -19,7 +19,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.penstock.conftest import PATIENCE_S, BrokerProcess, StartBroker, StoreProcess, die_with_parent
+from tests import children
+from tests.patience import PATIENCE_SECONDS
+from tests.penstock.conftest import BrokerProcess, StartBroker, StoreProcess
 from tests.penstock.copying import QUICK
 from tests.penstock.group_client import NO_DELAY
 from tests.penstock.seeds import seeds
@@ -57,10 +59,9 @@ class Copier:
         with contextlib.suppress(AttributeError):
             self._process.wait()
         with self._log.open("ab") as log:
-            return subprocess.Popen(
+            return children.start(
                 self._command,
                 stderr=log,
-                preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call
             )
 
 
@@ -101,7 +102,7 @@ def one_story(store: StoreProcess, brokers: list[BrokerProcess], topic: str, see
         expected = by_partition(written.result())
         assert read(addresses, source, expected) == expected, f"seed {seed}: the source"
 
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while (copies := read(addresses, sink, expected)) != expected:
             ended = {partition: (len(copies[partition]), len(expected[partition])) for partition in expected}
             assert time.monotonic() < deadline, f"seed {seed}: copied {ended} by {copier.starts}: {copier.last_words()}"
@@ -129,7 +130,7 @@ def writing(addresses: str, topic: str) -> "Iterator[Future[int]]":
             )
             producer.poll(0)
             count += 1
-        assert producer.flush(PATIENCE_S) == 0
+        assert producer.flush(PATIENCE_SECONDS) == 0
         assert failed == []
         return count
 
@@ -152,7 +153,7 @@ def read(addresses: str, topic: str, expected: dict[int, list[int]]) -> dict[int
     consumer.assign([TopicPartition(topic, partition, 0) for partition in expected])
     seen: dict[int, list[int]] = {partition: [] for partition in expected}
     ended: set[int] = set()
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while len(ended) < len(expected) and time.monotonic() < deadline:
         for message in consumer.consume(1000, 0.2):
             if message.error() is None:
@@ -166,7 +167,7 @@ def read(addresses: str, topic: str, expected: dict[int, list[int]]) -> dict[int
 def create(addresses: str, *topics: str) -> None:
     admin = AdminClient({"bootstrap.servers": addresses, **QUICK})
     for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in topics]).values():
-        future.result(PATIENCE_S)
+        future.result(PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize("minutes", [None, "0"])

@@ -12,7 +12,8 @@ from penstock.group_members import Claim, Join, Sync
 from penstock.serve import running_broker
 from penstock.store.offsets import Offset, Position
 from penstock.store.topics import NewTopic
-from tests.penstock.conftest import BrokerProcess, StartBroker, StoreProcess, _broker_starter, eventually
+from tests.patience import eventually
+from tests.penstock.conftest import BrokerProcess, StartBroker, StoreProcess, broker_starter
 from tests.penstock.group_client import NO_DELAY, OFFSET_DELETE, GroupClient, stored_group, stored_offsets
 
 DAY_MS = 24 * 3600 * 1000
@@ -20,7 +21,7 @@ DAY_MS = 24 * 3600 * 1000
 
 @pytest.fixture(scope="module")
 def broker(valkey: StoreProcess) -> Iterator[BrokerProcess]:
-    with _broker_starter(valkey) as start:
+    with broker_starter(valkey) as start:
         yield start(*NO_DELAY)
 
 

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.wire import entries, records
+from tests.patience import eventually
 from tests.penstock.batches import GZIP, batch_of, is_sealed
-from tests.penstock.conftest import BrokerProcess, StartBroker, eventually
+from tests.penstock.conftest import BrokerProcess, StartBroker
 from tests.penstock.test_log import LogClient, values
 
 

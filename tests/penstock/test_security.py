@@ -3,7 +3,6 @@
 import asyncio
 import ssl
 import struct
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,9 @@ from confluent_kafka.admin import AdminClient
 from penstock.sasl import Credential, Denied, Plain, Scram, Users
 from penstock.wire.read import read_response
 from penstock.wire.write import request_bytes
-from tests.penstock.conftest import BrokerProcess, StartBroker, eventually
+from tests import children
+from tests.patience import eventually
+from tests.penstock.conftest import BrokerProcess, StartBroker
 from tests.penstock.wire import RawClient
 
 HANDSHAKE, AUTHENTICATE, API_VERSIONS, METADATA = 17, 36, 18, 3
@@ -26,7 +27,7 @@ PASSWORD = "correct horse, battery=staple"
 @pytest.fixture
 def users_file(tmp_path: Path) -> str:
     command = [sys.executable, "-m", "penstock.cli", "user", "alice"]
-    made = subprocess.run(command, input=PASSWORD + "\n", capture_output=True, text=True, timeout=60, check=True)
+    made = children.run(command, input=PASSWORD + "\n", capture_output=True, text=True, timeout=60, check=True)
     assert PASSWORD not in made.stdout
     path = tmp_path / "users"
     path.write_text("# who may log in\n" + made.stdout)
@@ -132,7 +133,7 @@ def certificate(tmp_path: Path) -> tuple[str, str]:
     key, chain = str(tmp_path / "key.pem"), str(tmp_path / "chain.pem")
     subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", key, "-out", chain]
-    subprocess.run([*command, *subject], check=True, capture_output=True, timeout=60)
+    children.run([*command, *subject], check=True, capture_output=True, timeout=60)
     return chain, key
 
 
@@ -164,6 +165,6 @@ def test_clients_talk_tls_and_large_records_pass(
 def test_a_certificate_that_cannot_be_used_is_one_line_and_exit_code_2(valkey: Any, tmp_path: Path) -> None:
     flags = ["--tls-certificate", str(tmp_path / "none"), "--tls-key", str(tmp_path / "none")]
     command = [sys.executable, "-m", "penstock.cli", "serve", "--listen", "127.0.0.1:0", "--store", valkey.url, *flags]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    ended = children.run(command, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2
     assert len(ended.stderr.splitlines()) == 1

@@ -3,7 +3,6 @@
 import os
 import signal
 import struct
-import subprocess
 import sys
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from penstock.dispatch import APIS
 from penstock.wire.read import read_response
 from penstock.wire.write import request_bytes
+from tests import children
 from tests.penstock.conftest import BrokerProcess, StartBroker, free_port
 from tests.penstock.wire import RawClient
 
@@ -102,7 +102,7 @@ def test_sigterm_answers_what_arrived_and_ends_with_code_0(start_broker: StartBr
 )
 def test_bad_input_is_one_line_and_exit_code_2(flags: list[str], words: str) -> None:
     command = [sys.executable, "-m", "penstock.cli", "serve", *flags]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ})
+    ended = children.run(command, capture_output=True, text=True, timeout=60, env={**os.environ})
     assert ended.returncode == 2
     assert ended.stderr.startswith("penstock: ")
     assert words in ended.stderr

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.patience import eventually
 from tests.penstock.batches import batch_of
-from tests.penstock.conftest import StartBroker, StoreProcess, eventually, free_port
+from tests.penstock.conftest import StartBroker, StoreProcess, free_port
 from tests.penstock.test_log import values
 from tests.penstock.test_open_layout import OpenClient
 

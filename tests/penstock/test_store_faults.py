@@ -6,8 +6,9 @@ import time
 import redis
 from confluent_kafka import Producer
 
+from tests.patience import eventually
 from tests.penstock.batches import batch_of
-from tests.penstock.conftest import StartBroker, StoreProcess, eventually
+from tests.penstock.conftest import StartBroker, StoreProcess
 from tests.penstock.test_log import LogClient, values
 
 RETRIABLE = {7, 56}  # REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR

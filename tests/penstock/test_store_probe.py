@@ -1,6 +1,5 @@
 """A broker looks at its store's settings before it listens: what would lose records is refused or warned of."""
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests import children
 from tests.penstock.conftest import BrokerProcess, StartBroker, StoreProcess, free_port
 
 
@@ -21,7 +21,7 @@ def store(tmp_path: Path) -> Iterator[StoreProcess]:
 
 def refusal(store: StoreProcess, *flags: str) -> tuple[int, str]:
     command = [sys.executable, "-m", "penstock.cli", "serve", "--listen", "127.0.0.1:0", "--store", store.url]
-    ended = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=120)
+    ended = children.run([*command, *flags], capture_output=True, text=True, timeout=120)
     assert ended.stdout == "", "it never listened"
     return ended.returncode, ended.stderr
 

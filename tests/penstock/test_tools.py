@@ -7,8 +7,10 @@ import sys
 import urllib.error
 import urllib.request
 
+from tests import children
+from tests.patience import eventually
 from tests.penstock.batches import batch_of
-from tests.penstock.conftest import BrokerProcess, StartBroker, StoreProcess, eventually, free_port
+from tests.penstock.conftest import BrokerProcess, StartBroker, StoreProcess, free_port
 from tests.penstock.group_client import NO_DELAY
 from tests.penstock.test_groups_clients import Reader, poll_until, produce
 from tests.penstock.test_log import LogClient
@@ -26,7 +28,7 @@ def page(port: int, path: str) -> tuple[int, str]:
 
 def penstock(*arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "penstock.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return children.run(command, capture_output=True, text=True, timeout=120)
 
 
 def inspected(broker: BrokerProcess, *view: str) -> list[dict[str, object]]:

@@ -6,7 +6,8 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from tests.penstock.conftest import BrokerProcess, StartBroker, eventually
+from tests.patience import eventually
+from tests.penstock.conftest import BrokerProcess, StartBroker
 from tests.penstock.wire import RawClient
 
 METADATA, CREATE, DELETE = 3, 19, 20

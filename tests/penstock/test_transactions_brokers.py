@@ -8,8 +8,9 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.crash_points import VARIABLE
+from tests.patience import eventually
 from tests.penstock.batches import batch_of
-from tests.penstock.conftest import BrokerProcess, StartBroker, eventually
+from tests.penstock.conftest import BrokerProcess, StartBroker
 from tests.penstock.group_client import NO_DELAY
 from tests.penstock.test_transactions_wire import visible
 from tests.penstock.transactions_wire import TxnClient

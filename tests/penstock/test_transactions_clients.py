@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,8 +13,10 @@ from aiokafka.errors import ProducerFenced
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests import children
 from tests.apache_kafka import apache_kafka
-from tests.penstock.conftest import BrokerProcess, StoreProcess, _broker_starter, eventually
+from tests.patience import eventually
+from tests.penstock.conftest import BrokerProcess, StoreProcess, broker_starter
 from tests.penstock.group_client import NO_DELAY
 
 PATIENCE_S = 180.0
@@ -26,7 +27,7 @@ Seen = list[tuple[int, str]]
 
 @pytest.fixture(scope="module")
 def broker(valkey: StoreProcess) -> Iterator[BrokerProcess]:
-    with _broker_starter(valkey) as start:
+    with broker_starter(valkey) as start:
         yield start(*NO_DELAY)
 
 
@@ -105,7 +106,7 @@ def rounds_with_aiokafka(address: str, topic: str) -> None:
 def rounds_with_kafka_python(address: str, topic: str) -> None:
     story = Path(__file__).with_name("kafka_python_transactions.py")
     command = [sys.executable, "-W", "ignore", str(story), address, topic, json.dumps(ROUNDS), str(PER_ROUND)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    ended = children.run(command, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
 
 

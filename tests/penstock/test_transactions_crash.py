@@ -15,7 +15,8 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.crash_points import VARIABLE
-from tests.penstock.conftest import BrokerProcess, StartBroker, StoreProcess, eventually
+from tests.patience import eventually
+from tests.penstock.conftest import BrokerProcess, StartBroker, StoreProcess
 from tests.penstock.group_client import NO_DELAY
 from tests.penstock.seeds import seeds
 

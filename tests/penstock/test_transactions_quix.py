@@ -5,7 +5,6 @@ It runs from an environment of its own (`tests/quix.py`).
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +12,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests import children
 from tests.apache_kafka import apache_kafka
-from tests.penstock.conftest import BrokerProcess, StoreProcess, _broker_starter, die_with_parent
+from tests.penstock.conftest import BrokerProcess, StoreProcess, broker_starter
 from tests.penstock.group_client import NO_DELAY
 from tests.quix import quix_python
 
@@ -32,7 +32,7 @@ def python() -> Path:
 
 @pytest.fixture(scope="module")
 def broker(valkey: StoreProcess) -> Iterator[BrokerProcess]:
-    with _broker_starter(valkey) as start:
+    with broker_starter(valkey) as start:
         yield start(*NO_DELAY)
 
 
@@ -54,12 +54,11 @@ def test_a_killed_application_counts_every_message_once(address: str, topic: str
     # The second run has no state on disk and must recover it from the changelog; the third finds an old state.
     for state_dir, die_after in ((first, 130), (second, 110), (first, 0)):
         command = [str(python), str(PROGRAM), address, source, sink, topic, state_dir, str(die_after)]
-        ended = subprocess.run(
+        ended = children.run(
             command,
             capture_output=True,
             text=True,
             timeout=PATIENCE_S,
-            preexec_fn=die_with_parent,
         )
         assert ended.returncode == (-9 if die_after else 0), ended.stderr
     assert counted(address, sink) == {

@@ -9,7 +9,8 @@ import pytest
 from aiokafka.record.memory_records import MemoryRecords
 
 from tests.apache_kafka import apache_kafka
-from tests.penstock.conftest import BrokerProcess, StoreProcess, _broker_starter, eventually
+from tests.patience import eventually
+from tests.penstock.conftest import BrokerProcess, StoreProcess, broker_starter
 from tests.penstock.group_client import NO_DELAY, GroupClient
 from tests.penstock.transactions_wire import DESCRIBE_PRODUCERS, LIST, Producer, TxnClient
 
@@ -20,7 +21,7 @@ ILLEGAL_GENERATION, UNKNOWN_MEMBER = 22, 25
 
 @pytest.fixture(scope="module")
 def broker(valkey: StoreProcess) -> Iterator[BrokerProcess]:
-    with _broker_starter(valkey) as start:
+    with broker_starter(valkey) as start:
         yield start(*NO_DELAY)
 
 

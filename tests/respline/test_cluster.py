@@ -10,8 +10,9 @@ import redis
 import respline
 from respline import Cluster, NotSent, OutcomeUnknown, ServerError, key_slot
 from respline.cluster import HOPS_MAX
-from tests.respline.servers import PATIENCE, Server, free_port, wait_until
-from tests.respline.wires import answering, listening, until
+from tests.patience import PATIENCE_SECONDS, eventually, until
+from tests.respline.servers import Server, free_port
+from tests.respline.wires import answering, listening
 
 # The nodes are dear to start, so all these tests share one worker and one cluster.
 pytestmark = pytest.mark.xdist_group("respline-cluster")
@@ -40,7 +41,7 @@ class Nodes:
             admin.execute_command("CLUSTER", "ADDSLOTSRANGE", edges[number], edges[number + 1] - 1)
             bus_port = self.servers[number].arguments[3]
             self.admins[0].execute_command("CLUSTER", "MEET", "127.0.0.1", self.servers[number].port, bus_port)
-        wait_until(self.agree, "the nodes agree on the map")
+        eventually(self.agree, "the nodes agree on the map")
 
     @property
     def url(self) -> str:
@@ -101,7 +102,7 @@ def nodes(running_nodes: Nodes) -> Nodes:
 async def open_cluster(nodes: Nodes) -> Cluster:
     store = await respline.open_store(nodes.url)
     assert isinstance(store, Cluster)
-    await store.ready(PATIENCE)
+    await store.ready(PATIENCE_SECONDS)
     return store
 
 
@@ -250,7 +251,7 @@ async def test_a_lost_node_is_told_apart_and_comes_back(nodes: Nodes) -> None:
         assert await cluster.call("INCR", there) == 3
         nodes.servers[lost].start()
         await until(lambda: cluster.connected, "the node came back")
-        wait_until(nodes.agree, "the nodes agree again")
+        eventually(nodes.agree, "the nodes agree again")
         assert await cluster.call("INCR", "a") == 1
 
 
@@ -262,7 +263,7 @@ async def test_a_server_outside_any_cluster_is_refused_clearly(server: Server) -
 async def test_dead_seeds_are_skipped_and_only_dead_ones_are_an_error(nodes: Nodes) -> None:
     dead = f"redis://127.0.0.1:{free_port()}"
     async with await respline.open_cluster([dead, nodes.servers[1].url]) as cluster:
-        await cluster.ready(PATIENCE)
+        await cluster.ready(PATIENCE_SECONDS)
         assert await cluster.call("SET", "k", 1) == b"OK"
         assert cluster.connected
     with pytest.raises(NotSent, match="no node told the map"):

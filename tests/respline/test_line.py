@@ -6,9 +6,10 @@ import pytest
 
 import respline
 from respline import NotSent, ServerError
+from tests.patience import until
 from tests.respline.conftest import MakeServer
 from tests.respline.servers import Server
-from tests.respline.wires import proxy, until
+from tests.respline.wires import proxy
 
 
 async def test_ten_thousand_interleaved_calls_get_their_own_replies(server: Server) -> None:

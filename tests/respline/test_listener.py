@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 import respline
+from tests.patience import until
 from tests.respline.conftest import MakeServer
 from tests.respline.servers import Server
-from tests.respline.wires import listening, proxy, until
+from tests.respline.wires import listening, proxy
 
 
 class Heard:

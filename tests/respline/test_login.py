@@ -2,7 +2,6 @@
 
 import socket
 import ssl
-import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -11,9 +10,11 @@ import pytest
 
 import respline
 from respline import NotSent, ServerError
+from tests import children
 from tests.needs import need
+from tests.patience import PATIENCE_SECONDS
 from tests.respline.conftest import MakeServer
-from tests.respline.servers import PATIENCE, Server
+from tests.respline.servers import Server
 from tests.respline.wires import answering, listening, proxy
 
 
@@ -78,9 +79,9 @@ async def test_a_full_server_says_so(make_server: MakeServer) -> None:
 
 def take_the_only_place(server: Server) -> socket.socket:
     """Tries until it has it: the client that waited for the server to start may not have left it yet."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
-        place = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
+        place = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS)
         with suppress(OSError):
             place.sendall(b"PING\r\n")
             if place.recv(100) == b"+PONG\r\n":
@@ -95,7 +96,7 @@ def certificate(tmp_path: Path) -> tuple[Path, Path]:
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    subprocess.run(
+    children.run(
         ["openssl", "req", "-x509", *curve, "-keyout", key, "-out", cert, *subject], check=True, capture_output=True
     )
     return key, cert

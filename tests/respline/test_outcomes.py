@@ -6,9 +6,10 @@ import pytest
 
 import respline
 from respline import NotSent, OutcomeUnknown
+from tests.patience import PATIENCE_SECONDS, until
 from tests.respline.conftest import MakeServer
-from tests.respline.servers import PATIENCE, Server
-from tests.respline.wires import answering, listening, proxy, until
+from tests.respline.servers import Server
+from tests.respline.wires import answering, listening, proxy
 
 
 async def test_a_lost_reply_is_an_unknown_outcome_and_the_command_ran_exactly_once(server: Server) -> None:
@@ -22,7 +23,7 @@ async def test_a_lost_reply_is_an_unknown_outcome_and_the_command_ran_exactly_on
             wire.cut()
             with pytest.raises(OutcomeUnknown):
                 await call
-            await line.ready(PATIENCE)
+            await line.ready(PATIENCE_SECONDS)
             assert await line.call("GET", "n") == b"1"
             assert b"".join(wire.sent).count(b"INCR") == 1
             assert (line.counters.unknown, line.counters.reconnects, wire.connections) == (1, 1, 2)
@@ -46,7 +47,7 @@ async def test_kill_9_tells_written_from_unwritten_and_the_line_comes_back(make_
             await line.call("PING")
         assert not line.connected
         server.start()
-        await line.ready(PATIENCE)
+        await line.ready(PATIENCE_SECONDS)
         assert await line.call("DBSIZE") == 0
         assert line.counters.reconnects == 1
 
@@ -62,7 +63,7 @@ async def test_what_was_not_sent_is_not_in_the_store(make_server: MakeServer) ->
         wire.cut()
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         server.resume()
-        await line.ready(PATIENCE)
+        await line.ready(PATIENCE_SECONDS)
         unsent = [f"k{n}" for n, outcome in enumerate(outcomes) if isinstance(outcome, NotSent)]
         assert unsent
         assert await line.call("EXISTS", *unsent) == 0
@@ -79,7 +80,7 @@ async def test_a_silent_server_is_given_up_after_the_time_out(make_server: MakeS
             await second
         assert line.counters.unknown == 4
         server.resume()
-        await line.ready(PATIENCE)
+        await line.ready(PATIENCE_SECONDS)
         assert await line.call("ECHO", "again") == b"again"
 
 
@@ -97,7 +98,7 @@ async def test_a_line_without_time_out_waits_for_a_blocking_read(server: Server)
 async def test_closing_does_not_wait_for_a_blocking_read(server: Server) -> None:
     line = await respline.open_line(server.url, timeout=None)
     popped = line.call("BLPOP", "nothing", 0)
-    await asyncio.wait_for(line.aclose(), PATIENCE)
+    await asyncio.wait_for(line.aclose(), PATIENCE_SECONDS)
     with pytest.raises(respline.ResplineError):
         await popped
 
@@ -113,7 +114,7 @@ async def test_an_idle_line_is_checked_and_a_dead_server_noticed(make_server: Ma
         server.pause()
         await until(lambda: not line.connected, "the silence was noticed")
         server.resume()
-        await line.ready(PATIENCE)
+        await line.ready(PATIENCE_SECONDS)
         assert await line.call("ECHO", "back") == b"back"
 
 
@@ -125,7 +126,7 @@ async def test_the_line_returns_logged_in_named_and_on_its_database(make_server:
         own_id = await line.call("CLIENT", "ID")
         with pytest.raises(OutcomeUnknown):
             await line.call_many([("CLIENT", "KILL", "ID", own_id, "SKIPME", "no"), ("DEBUG", "SLEEP", 0)])
-        await line.ready(PATIENCE)
+        await line.ready(PATIENCE_SECONDS)
         assert await line.call("GET", "k") == b"1"
         assert await line.call("CLIENT", "GETNAME") == b"comes-back"
         assert isinstance(await line.call("CONFIG", "GET", "port"), dict)
@@ -198,7 +199,7 @@ async def test_garbage_in_mid_stream_drops_the_connection_and_nothing_else(garba
     ):
         with pytest.raises(OutcomeUnknown, match=reason):
             await line.call("PING")
-        await line.ready(PATIENCE)
+        await line.ready(PATIENCE_SECONDS)
         assert await line.call("PING") == b"PONG"
 
 
@@ -213,5 +214,5 @@ async def test_a_reply_that_nobody_asked_for_ends_the_connection() -> None:
     async with listening(answering(answer)) as port, await respline.open_line(f"redis://127.0.0.1:{port}") as line:
         assert await line.call("PING") == b"ONE"
         await until(lambda: infos == 2, "the line dialled again")
-        await line.ready(PATIENCE)
+        await line.ready(PATIENCE_SECONDS)
         assert await line.call("PING") == b"PONG"

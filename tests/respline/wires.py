@@ -7,8 +7,6 @@ from contextlib import asynccontextmanager, suppress
 
 from hiredis import Reader
 
-from tests.respline.servers import PATIENCE
-
 
 class Proxy:
     """Forwards to a server; records what the client sent, chunk by chunk; swallows replies and cuts connections."""
@@ -94,15 +92,6 @@ async def listening(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIte
             task.cancel()
         if tasks:
             await asyncio.wait(set(tasks))
-
-
-async def until(condition: Callable[[], bool], what: str) -> None:
-    try:
-        async with asyncio.timeout(PATIENCE):
-            while not condition():
-                await asyncio.sleep(0.005)
-    except TimeoutError:
-        raise AssertionError(f"never happened: {what}") from None
 
 
 def answering(answer: Callable[[list[bytes]], bytes]) -> Serve:
