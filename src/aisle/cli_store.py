@@ -22,6 +22,7 @@ from aisle.servers_file import with_running_servers
 if TYPE_CHECKING:
     from aisle.reservation.facts import EventFacts
     from aisle.reservation.keys import Place
+    from aisle.reservation.pool import PoolPlace
     from aisle.reservation.verify import Report
     from aisle.store import Store
 
@@ -47,14 +48,14 @@ def mount_store(verbs: Any) -> None:
     inspect = verbs.add_parser("inspect", help="look into the hot store; changes nothing").add_subparsers(
         required=True, metavar="WHAT"
     )
-    section = inspect.add_parser("section", help="counts and state of an event's subsections, or of one")
-    section.add_argument("where", metavar="EVENT[:PLACE]", help="1, or 1:A-1")
+    section = inspect.add_parser("section", help="counts and state of an event's subsections and pools, or of one")
+    section.add_argument("where", metavar="EVENT[:PLACE]", help="1, 1:A-1, or a pool such as 1:GA")
     section.set_defaults(verb=lambda arguments: _on_store(lambda store: _sections(store, arguments)))
     seats = inspect.add_parser("seats", help="the seats of a subsection, drawn")
     seats.add_argument("where", metavar="PLACE", help="1:A-1")
     seats.set_defaults(verb=lambda arguments: _on_store(lambda store: _seats(store, arguments)))
-    holds = inspect.add_parser("holds", help="who has which seats, and for how long")
-    holds.add_argument("where", metavar="PLACE|EVENT", help="1:A-1, or 1")
+    holds = inspect.add_parser("holds", help="who has which seats or how many places, and for how long")
+    holds.add_argument("where", metavar="PLACE|EVENT", help="1:A-1, 1:GA, or 1")
     holds.set_defaults(verb=lambda arguments: _on_store(lambda store: _holds(store, arguments)))
     keys = inspect.add_parser("keys", help="how many keys of each kind, how heavy, and which belong to nothing")
     keys.add_argument("--event", metavar="N", help="only this event")
@@ -188,10 +189,13 @@ async def _rebuild(store: "Store", arguments: argparse.Namespace) -> int:
 
 async def _sections(store: "Store", arguments: argparse.Namespace) -> int:
     from aisle.reservation.inspect import look_at_sections
-    from aisle.reservation.inspect_text import sections_text
+    from aisle.reservation.inspect_pools import look_at_pools
+    from aisle.reservation.inspect_text import pools_text, sections_text
 
-    views = await look_at_sections(store, await _places(store, arguments.where))
-    return _show(arguments, {"sections": views}, sections_text, views)
+    places, pools = await _named(store, arguments.where)
+    sections, counted = await look_at_sections(store, places), await look_at_pools(store, pools)
+    tables = ([sections_text(sections)] if sections else []) + ([pools_text(counted)] if counted else [])
+    return _show(arguments, {"sections": sections, "pools": counted}, "\n\n".join, tables)
 
 
 async def _seats(store: "Store", arguments: argparse.Namespace) -> int:
@@ -205,9 +209,11 @@ async def _seats(store: "Store", arguments: argparse.Namespace) -> int:
 
 async def _holds(store: "Store", arguments: argparse.Namespace) -> int:
     from aisle.reservation.inspect import look_at_holds
+    from aisle.reservation.inspect_pools import look_at_pool_holds
     from aisle.reservation.inspect_text import holds_text
 
-    views = await look_at_holds(store, await _places(store, arguments.where))
+    places, pools = await _named(store, arguments.where)
+    views = [*await look_at_holds(store, places), *await look_at_pool_holds(store, pools)]
     return _show(arguments, {"holds": views}, holds_text, views)
 
 
@@ -217,7 +223,7 @@ async def _keys(store: "Store", arguments: argparse.Namespace) -> int:
 
     event = None if arguments.event is None else _event(arguments.event)
     if event is not None:
-        await _places(store, str(event))
+        await _named(store, str(event))
     view = await look_at_keys(store, event)
     return _show(arguments, view, keys_text, view)
 
@@ -239,12 +245,25 @@ def _settings() -> Config:
     return config
 
 
-async def _places(store: "Store", where: str) -> "list[Place]":
-    """The subsections that `1` or `1:A-1` names."""
+async def _named(store: "Store", where: str) -> "tuple[list[Place], list[PoolPlace]]":
+    """The subsections and pools that `1`, `1:A-1` or `1:GA` names."""
     from aisle.reservation.inspect import places_of_event
-    from aisle.reservation.keys import Place
+    from aisle.reservation.keys import BadName, Place
+    from aisle.reservation.pool import PoolPlace
+    from aisle.reservation.verify import pools_there
 
-    return [Place.parse(where)] if ":" in where else await places_of_event(store, _event(where))
+    if ":" not in where:
+        pools = sorted(await pools_there(store, _event(where)))
+        try:
+            return await places_of_event(store, _event(where)), pools
+        except LookupError:
+            if not pools:
+                raise
+            return [], pools
+    try:
+        return [], [PoolPlace.parse(where)]
+    except BadName:
+        return [Place.parse(where)], []
 
 
 def _event(text: str) -> int:

@@ -8,13 +8,17 @@ from litestar import Router
 from aisle.accounts.access import Access
 from aisle.accounts.desk import Desk
 from aisle.dead_letters import count_dead_letters
+from aisle.errors import Problem
 from aisle.ops.api import ops_routes
 from aisle.ops.desk import OpsDesk
 from aisle.ops.report import StoreView
 from aisle.reservation.generation import Gate
+from aisle.reservation.inspect_api import inspect_routes
+from aisle.reservation.keyspace import NAMES
 from aisle.reservation.sweeper import count_overdue
 from aisle.services import Parts
 from aisle.store import Store
+from aisle.ticketing.catalogue import Catalogue
 from aisle.ui.ops import ops_pages
 
 
@@ -26,7 +30,17 @@ def ops_routers(parts: Parts, accounts: Desk) -> list[Router]:
         partial(count_dead_letters, parts.config.kafka),
         parts.clock,
     )
-    return [ops_routes(desk), ops_pages(Access(accounts).recognise)]
+    routes = inspect_routes(parts.store, partial(_pools_of, parts.catalogue))
+    return [ops_routes(desk), routes, ops_pages(Access(accounts).recognise, list(NAMES))]
+
+
+async def _pools_of(catalogue: Catalogue, event_id: int) -> list[str]:
+    try:
+        return [pool.pool for pool in (await catalogue.find(event_id)).pools]
+    except Problem as problem:
+        if problem.status != 404:
+            raise
+        return []
 
 
 async def _look_at_store(store: Store, gate: Gate) -> StoreView:

@@ -10,7 +10,11 @@ from aisle.config import Config
 from aisle.embedded.server import free_port
 from aisle.metrics import Metrics
 from aisle.migrate import migrate
+from aisle.reservation.claims import Kind
 from aisle.reservation.inventory import Inventory
+from aisle.reservation.pool import Pool, PoolPlace, Take
+from aisle.reservation.pools import Pools
+from aisle.reservation.sweeper import announce
 from aisle.store import open_store
 from tests.conftest import with_settings
 from tests.integration.lively_hall import KEY_NAMES, LivelyHall, lively_hall
@@ -113,18 +117,53 @@ def test_an_event_is_exported_lost_and_rebuilt(config, tmp_path):
 
 
 def test_every_view_is_words_for_people_and_one_object_for_programs(config):
-    in_hall(config)
+    in_hall(config, with_a_pool)
     for arguments in (
         ("section", "1"),
         ("section", "1:A-2"),
+        ("section", "1:GA"),
         ("seats", "1:A-1"),
         ("holds", "1"),
         ("holds", "1:A-1"),
+        ("holds", "1:GA"),
         ("keys", "--event", "1"),
     ):
         text = ok(config, "inspect", *arguments)
         assert not text.startswith("{")
         assert isinstance(json.loads(ok(config, "inspect", *arguments, "--json")), dict)
+
+
+async def with_a_pool(hall: LivelyHall) -> None:
+    """Beside the seats of event 1, and alone in event 2."""
+    pools = Pools(hall.store)
+    for place in (PoolPlace(1, "GA"), PoolPlace(2, "GA")):
+        await pools.open([Pool(place, capacity=30, price=500, limit=8)], epoch=1)
+        await pools.switch([place], epoch=1, on_sale=True)
+        takes = [
+            Take(id="booked", owner="ann", quantity=3),
+            Take(id="held-in-pool", owner="bob", quantity=2, kind=Kind.HOLD, hold_ms=600_000),
+        ]
+        assert all(taken.ok for taken in await pools.take(place, takes, epoch=1))
+        await announce(hall.store, [place])
+
+
+def test_pools_are_shown_beside_the_seats_and_alone(config):
+    in_hall(config, with_a_pool)
+    sections, _, pools = ok(config, "inspect", "section", "1").partition("\n\n")
+    assert [line.split()[0] for line in sections.splitlines()] == ["place", "1:A-1", "1:A-2"]
+    assert pools.splitlines()[0].split()[:6] == ["pool", "state", "available", "held", "sold", "capacity"]
+    assert pools.splitlines()[1].split()[:6] == ["1:GA", "open", "25", "5", "0", "30"]
+    for where in ("2", "2:GA"):
+        alone = json.loads(ok(config, "inspect", "section", where, "--json"))
+        assert (alone["sections"], [pool["held"] for pool in alone["pools"]]) == ([], [5])
+        held = json.loads(ok(config, "inspect", "holds", where, "--json"))["holds"]
+        assert [(one["id"], one["places"], one["deadline_ms"] is None) for one in held] == [
+            ("held-in-pool", 2, False),
+            ("booked", 3, True),
+        ]
+    lines = ok(config, "inspect", "holds", "1").splitlines()
+    assert any(line.startswith("1:A-1  held ") for line in lines)
+    assert any("held-in-pool" in line and line.endswith("2 places") for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -139,6 +178,7 @@ def test_every_view_is_words_for_people_and_one_object_for_programs(config):
         (["verify", "--event", "1", "--from", "nowhere.json"], "cannot read nowhere.json: No such file"),
         (["rebuild", "--event", "1"], "AISLE_DATABASE_URL is not set"),
         (["inspect", "section", "7"], "event 7 is not in the store"),
+        (["inspect", "section", "1:GA"], "1:GA is not in the store"),
         (["inspect", "section", "1:A-{1}"], "is not a place such as '1:A-1'"),
         (["inspect", "seats", "A-1"], "is not a place such as '1:A-1'"),
         (["inspect", "seats", "1:B-1"], "1:B-1 is not in the store"),

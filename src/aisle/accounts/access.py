@@ -52,6 +52,7 @@ ACCESS: Mapping[tuple[str, str], Callers] = {
     ("GET", "/bookings/{booking_id}"): PUBLIC,
     ("GET", "/door"): PUBLIC,
     ("GET", "/ops"): PUBLIC,
+    ("GET", "/ops/store"): PUBLIC,
     ("GET", "/seller"): PUBLIC,
     ("GET", "/seller/new"): PUBLIC,
     ("GET", "/seller/events/{event_id}"): PUBLIC,
@@ -117,6 +118,10 @@ ACCESS: Mapping[tuple[str, str], Callers] = {
     ("POST", "/api/v1/seller/bookings/{booking_id}/refund"): frozenset({Role.SELLER}),
     ("GET", "/api/v1/payments/review"): frozenset({Role.OPERATOR}),
     ("GET", "/api/v1/ops"): frozenset({Role.OPERATOR}),
+    ("GET", "/api/v1/ops/store/events/{event_id}"): frozenset({Role.OPERATOR}),
+    ("GET", "/api/v1/ops/store/holds"): frozenset({Role.OPERATOR}),
+    ("GET", "/api/v1/ops/store/seats"): frozenset({Role.OPERATOR}),
+    ("GET", "/api/v1/ops/store/keys"): frozenset({Role.OPERATOR}),
     # Public because the signature over the body is the proof.
     ("POST", "/api/v1/payments/webhooks/{provider}"): PUBLIC,
 }

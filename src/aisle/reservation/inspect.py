@@ -56,7 +56,7 @@ class SeatsView(msgspec.Struct):
 
 
 class HoldView(msgspec.Struct):
-    """A booking or hold that has seats. Bookings have no deadline here: PostgreSQL keeps it."""
+    """A booking or hold that has seats, or places of a pool. Bookings have no deadline here: PostgreSQL keeps it."""
 
     place: str
     id: str
@@ -65,6 +65,7 @@ class HoldView(msgspec.Struct):
     owner: str
     price: int
     seats: list[str]
+    places: int
     taken_ms: int
     deadline_ms: int | None
     left_ms: int | None
@@ -131,7 +132,7 @@ async def look_at_holds(store: Store, places: Sequence[Place]) -> list[HoldView]
             views.append(
                 HoldView(
                     str(place), identifier, record.kind.name.lower(), record.state.name.lower(), record.owner,
-                    record.price, seats, record.taken_ms, deadline, deadline - now_ms if deadline else None,
+                    record.price, seats, len(seats), record.taken_ms, deadline, deadline - now_ms if deadline else None,
                 )
             )  # fmt: skip
     return sorted(views, key=lambda view: (view.deadline_ms is None, view.deadline_ms or 0, view.place, view.id))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from aisle.reservation.inspect import HoldView, KeysView, SeatsView, SectionView
+from aisle.reservation.inspect_pools import PoolView
 
 LEGEND = ". available   a available, accessible   o reserved   # sold   x blocked"
 SEATS_SHOWN_MAX = 12
@@ -14,6 +15,12 @@ def sections_text(views: Sequence[SectionView]) -> str:
         (v.place, v.state, v.available, v.reserved, v.sold, v.blocked, v.total, v.version, v.epoch, v.price)
         for v in views
     ]
+    return table(head, rows, left=2)
+
+
+def pools_text(views: Sequence[PoolView]) -> str:
+    head = ("pool", "state", "available", "held", "sold", "capacity", "version", "epoch", "price")
+    rows = [(v.place, v.state, v.available, v.held, v.sold, v.capacity, v.version, v.epoch, v.price) for v in views]
     return table(head, rows, left=2)
 
 
@@ -29,9 +36,9 @@ def seats_text(view: SeatsView) -> str:
 
 def holds_text(views: Sequence[HoldView]) -> str:
     if not views:
-        return "nobody has a seat here"
+        return "nobody has a seat or a place here"
     head = ("place", "id", "owner", "kind", "state", "price", "left", "seats")
-    rows = [(v.place, v.id, v.owner, v.kind, v.state, v.price, _left(v.left_ms), _seats(v.seats)) for v in views]
+    rows = [(v.place, v.id, v.owner, v.kind, v.state, v.price, _left(v.left_ms), _taken(v)) for v in views]
     return table(head, rows, left=len(head))
 
 
@@ -65,6 +72,9 @@ def _left(left_ms: int | None) -> str:
     return f"{left_ms // 60_000}:{left_ms // 1000 % 60:02}"
 
 
-def _seats(names: Sequence[str]) -> str:
+def _taken(view: HoldView) -> str:
+    if not view.seats:
+        return f"{view.places} places"
+    names = view.seats
     shown = " ".join(names[:SEATS_SHOWN_MAX])
     return shown if len(names) <= SEATS_SHOWN_MAX else f"{shown} and {len(names) - SEATS_SHOWN_MAX} more"

@@ -28,7 +28,7 @@ NAVIGATION: dict[str, tuple[Link, ...]] = {
     Role.BUYER: (Link("nav.events", "/"), Link("nav.bookings", "/bookings"), Link("nav.cart", "/cart")),
     Role.SELLER: (Link("nav.seller", "/seller"), Link("nav.new_event", "/seller/new"), Link("nav.events", "/")),
     Role.DOOR: (Link("nav.door", "/door"), Link("nav.events", "/")),
-    Role.OPERATOR: (Link("nav.ops", "/ops"), Link("nav.events", "/")),
+    Role.OPERATOR: (Link("nav.ops", "/ops"), Link("nav.store", "/ops/store"), Link("nav.events", "/")),
     "anonymous": (Link("nav.events", "/"),),
 }
 
