@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import Page, expect
 
 from tests.browser.axe import serious_violations
@@ -91,3 +92,58 @@ def test_a_replaced_code_is_refused_without_a_network(stage, show, ana, visitor)
     dan.context.set_offline(True)
     shows(dan.page, ticket["code"], "refused", "Replaced by a newer ticket")
     shows(dan.page, newer["code"], "accepted", "Welcome")
+
+
+def test_the_page_opens_again_without_a_network_and_goes_on_scanning(stage, show, seller, visitor):
+    """Closed and opened, or reloaded, with no server in reach; the scans are handed in when there is one again."""
+    dan = visitor()
+    stands_at_the_door(stage, seller, show, dan)
+    dan.goes_to("/door")
+    expect(dan.page.locator("#kept")).to_be_visible()
+    fresh, again, _ = (ticket["code"] for ticket in show.tickets)
+    dan.context.set_offline(True)
+    with pytest.raises(PlaywrightError):
+        dan.page.goto(f"{dan.address}/")
+    dan.goes_to("/door")
+    expect(dan.page.locator("#network")).to_contain_text("No connection")
+    shows(dan.page, fresh, "accepted", "Welcome")
+    dan.page.reload()
+    expect(dan.page.locator("#queued")).to_have_text("1")
+    shows(dan.page, fresh, "refused", "Already inside")
+    shows(dan.page, again, "accepted", "Welcome")
+    shows(dan.page, again[:-4] + "AAAA", "refused", "Not a ticket of ours")
+    expect(dan.page.locator("#queued")).to_have_text("4")
+    assert logged(stage, show.event) == []
+    dan.context.set_offline(False)
+    dan.page.reload()
+    expect(dan.page.locator("#queued")).to_have_text("0")
+    assert logged(stage, show.event) == [
+        ("accepted", True),
+        ("already_in", True),
+        ("accepted", True),
+        ("tampered", True),
+    ]
+
+
+def test_whoever_logs_out_leaves_no_page_behind(stage, show, seller, visitor):
+    dan = visitor()
+    stands_at_the_door(stage, seller, show, dan)
+    dan.goes_to("/door")
+    expect(dan.page.locator("#kept")).to_be_visible()
+    dan.page.click("#log-out")
+    dan.page.wait_for_url(f"{dan.address}/")
+    dan.goes_to("/door")
+    dan.page.wait_for_url("**/login?next=/door")
+    dan.context.set_offline(True)
+    with pytest.raises(PlaywrightError):
+        dan.page.goto(f"{dan.address}/door")
+
+
+def stands_at_the_door(stage, seller, show, dan) -> None:
+    """Logs in with a password: a service worker takes the cookie along, and no header that a test has set."""
+    dan.registers("/")
+    aside(lambda: stage.fetch("update accounts.accounts set role = 'door' where email = $1", dan.email))
+    aside(lambda: answered(200, seller.send("PUT", f"/events/{show.event}/door-staff", json={"email": dan.email})))
+    dan.page.click("#log-out")
+    dan.page.wait_for_selector("a[href^='/login']")
+    dan.logs_in()

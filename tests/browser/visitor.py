@@ -54,6 +54,14 @@ class Visitor:
         self.page.click("#register button")
         self.page.wait_for_url(f"{self.address}{back_to}")
 
+    def logs_in(self, back_to: str = "/") -> None:
+        """Once more, with what was registered."""
+        self.goes_to(f"/login?next={back_to}")
+        self.page.fill("#email", self.email)
+        self.page.fill("#password", GOOD_PASSWORD)
+        self.page.click("#login button")
+        self.page.wait_for_url(f"{self.address}{back_to}")
+
     def sees_the_hall(self, event: int) -> None:
         if not self.page.url.endswith(f"/events/{event}"):
             self.goes_to(f"/events/{event}")

@@ -51,6 +51,7 @@ ACCESS: Mapping[tuple[str, str], Callers] = {
     ("GET", "/bookings"): PUBLIC,
     ("GET", "/bookings/{booking_id}"): PUBLIC,
     ("GET", "/door"): PUBLIC,
+    ("GET", "/door-worker.js"): PUBLIC,
     ("GET", "/ops"): PUBLIC,
     ("GET", "/ops/store"): PUBLIC,
     ("GET", "/seller"): PUBLIC,

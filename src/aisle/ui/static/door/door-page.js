@@ -111,6 +111,17 @@ async function offerCamera() {
   });
 }
 
+// A copy of this page for a start without a network; a browser that keeps none scans all the same.
+async function keepThisPage() {
+  try {
+    await navigator.serviceWorker.register("/door-worker.js", { scope: "/door" });
+    await navigator.serviceWorker.ready;
+    byId("kept").hidden = !(await caches.match("/door", { ignoreVary: true }));
+  } catch {
+    byId("kept").hidden = true;
+  }
+}
+
 byId("manual").addEventListener("submit", (event) => {
   event.preventDefault();
   const code = byId("code").value;
@@ -124,3 +135,4 @@ addEventListener("offline", () => network(false));
 setInterval(catchUp, REFRESH_MS);
 choose();
 offerCamera();
+keepThisPage();
