@@ -42,7 +42,7 @@ def _inventory(arguments: argparse.Namespace) -> int:
 
     options = dict(option.partition("=")[::2] for option in arguments.store_option)
     if not all(options.values()):
-        raise StartupError("--store-option takes NAME=VALUE, such as hash-max-listpack-entries=128")
+        raise StartupError("--store-option takes NAME=VALUE, such as hash-max-listpack-entries=512")
     return bench_inventory(as_json=arguments.json, quick=arguments.quick, store_options=options)
 
 

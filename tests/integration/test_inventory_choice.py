@@ -1,12 +1,11 @@
 """The Lua that chooses seats inside the store equals `seating.choose`, seat for seat, on 100,000 random halls.
 
-A test script loads only the two files that choose and answers a thousand halls a call, so that the comparison costs
+A test script loads only the files that choose and answers a thousand halls a call, so that the comparison costs
 what the choice costs. The seeds are fixed: a difference comes back every time.
 """
 
 import hashlib
 import random
-from importlib.resources import files
 
 import msgspec
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from aisle.reservation.claims import Rung, seats_of
 from aisle.reservation.seating import Party, Refusal, choose
 from aisle.reservation.subsection import SeatState, Subsection, pack
-from aisle.scripts import Script
+from aisle.scripts import Script, read_lua
 from aisle.store import open_store
 from tests.integration.inventory_model import RUNGS
 
@@ -34,8 +33,7 @@ return cmsgpack.pack(answers)
 
 
 def choosing_script() -> Script:
-    folder = files("aisle.reservation") / "lua"
-    source = b"\n".join([*((folder / f"{name}.lua").read_bytes() for name in ("seats", "choice")), CHOOSE_MANY])
+    source = b"\n".join([*(read_lua("aisle.reservation", name).encode() for name in ("seats", "choice")), CHOOSE_MANY])
     return Script("choose_many", source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode())
 
 

@@ -97,7 +97,7 @@ class ValkeyServer(Server):
             "save": "",
             "maxmemory-policy": "noeviction",
             # Longer hashes become tables: in a list of 500 seats every look-up would walk from the front.
-            "hash-max-listpack-entries": "128",
+            "hash-max-listpack-entries": "64",
             "daemonize": "no",
             "logfile": "",
         }

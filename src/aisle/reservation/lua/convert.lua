@@ -1,4 +1,4 @@
--- with: record, seats, settlement
+-- with: record, stats, seats, settlement
 -- Turn live holds of one subsection into one booking, without letting go of a seat: the store's deadline ends here.
 --
 -- KEYS  1 seats_bf  2 section_config  3 section_stats  4 row_avail  5 seat_meta  6 holds  7 locks:exp

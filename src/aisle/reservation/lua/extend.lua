@@ -1,4 +1,4 @@
--- with: record
+-- with: record, stats
 -- Give a hold more time, up to the cap counted from when it was taken.
 --
 -- KEYS  1 section_config  2 holds  3 locks:exp

@@ -1,4 +1,4 @@
--- with: record, seats, choice
+-- with: stats, seats, choice
 -- What would a party get in this subsection? Reads only; the claim decides again.
 --
 -- KEYS  1 seats_bf  2 section_config  3 section_stats

@@ -1,4 +1,4 @@
--- with: record, pool_ledger
+-- with: record, stats, pool_ledger
 -- Turn live holds of one pool into one booking, without letting go of a place: the store's deadline ends here.
 --
 -- KEYS  1 pool  2 pool_holds  3 locks:exp

@@ -1,4 +1,4 @@
--- with: record, pool_ledger
+-- with: record, stats, pool_ledger
 -- Change how many places a pool has.
 --
 -- KEYS  1 pool

@@ -1,4 +1,4 @@
--- with: record, pool_ledger
+-- with: record, stats, pool_ledger
 -- Settle claims of one pool, a batch at a time: give places back, or make them sold, or take sold ones back.
 --
 -- KEYS  1 pool  2 pool_holds  3 locks:exp

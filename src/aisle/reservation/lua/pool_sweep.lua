@@ -1,4 +1,4 @@
--- with: record, pool_ledger
+-- with: record, stats, pool_ledger
 -- Release the holds of one pool whose deadline has passed, and forget claims that ended a day ago.
 --
 -- KEYS  1 pool  2 pool_holds  3 locks:exp  4 lapsed

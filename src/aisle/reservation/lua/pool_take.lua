@@ -1,4 +1,4 @@
--- with: record, pool_ledger
+-- with: record, stats, pool_ledger
 -- Take places in one pool for a batch of bookings or holds, decided in the order given.
 --
 -- KEYS  1 pool  2 pool_holds  3 locks:exp

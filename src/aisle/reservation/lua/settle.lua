@@ -1,4 +1,4 @@
--- with: record, seats, settlement
+-- with: record, stats, seats, settlement
 -- Settle claims of one subsection, a batch at a time: give seats back, or make them sold, or take sold ones back.
 --
 -- KEYS  1 seats_bf  2 section_config  3 section_stats  4 row_avail  5 seat_meta  6 holds  7 locks:exp

@@ -1,4 +1,4 @@
--- with: record, seats, settlement
+-- with: record, stats, seats, settlement
 -- Release the holds of one subsection whose deadline has passed, and forget claims that ended a day ago.
 --
 -- KEYS  1 seats_bf  2 section_config  3 section_stats  4 row_avail  5 seat_meta  6 holds  7 locks:exp  8 lapsed
