@@ -2,6 +2,7 @@
 PYTHON ?= python3
 PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check
 PYTEST_WORKERS ?= 4
+PYTEST = .venv/bin/pytest -n $(PYTEST_WORKERS) --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help up setup test check docs bench chaos lock clean
@@ -16,7 +17,7 @@ setup: .venv/development  ## install only
 
 test: .venv/development  ## install and run the whole suite against real servers
 	@tests/install-programs.sh
-	.venv/bin/pytest -n $(PYTEST_WORKERS) --dist loadgroup
+	$(PYTEST)
 
 check: .venv/development  ## lint, types, import contracts, tidy
 	.venv/bin/ruff check src tests bench docs
@@ -29,7 +30,7 @@ bench: .venv/development  ## run every benchmark and keep the figures
 	.venv/bin/python -m bench.run_all
 
 chaos: .venv/development  ## fault tests, the random ones for MINUTES (10) from SEED on
-	CHAOS_SEED=$(SEED) CHAOS_MINUTES=$(or $(MINUTES),10) .venv/bin/pytest -n $(PYTEST_WORKERS) --dist loadgroup \
+	CHAOS_SEED=$(SEED) CHAOS_MINUTES=$(or $(MINUTES),10) $(PYTEST) \
 		-o faulthandler_timeout=0 tests/chaos tests/penstock/test_kills.py tests/penstock/test_transactions_crash.py
 
 docs: .venv/development  ## write the reference pages that are drawn from the code

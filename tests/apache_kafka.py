@@ -1,16 +1,22 @@
 """Apache Kafka from its jars, one node without ZooKeeper, for tests that compare with the original or run on it."""
 
 import shutil
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
+import pytest
 from confluent_kafka.admin import AdminClient
 
 from aisle.embedded.server import free_port
 from aisle.embedded.supervisor import Supervisor
 from tests import children
 from tests.needs import cannot
+
+# A broker is dear to start: one worker has it (fixture `kafka`) and runs the tests that only need some topics of it.
+ON_KAFKA = [pytest.mark.xdist_group("apache-kafka"), pytest.mark.long]
 
 JARS = Path(__file__).parent.parent / ".cache" / "kafka"
 
@@ -46,11 +52,11 @@ def apache_kafka(folder: Path) -> Iterator[str]:
     port, controller = free_port(), free_port()
     settings = folder / "server.properties"
     settings.write_text(SETTINGS.format(folder=folder, port=port, controller=controller))
-    java = ["java", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{JARS}/*"]
-    cluster = children.run(
-        [*java, "kafka.tools.StorageTool", "random-uuid"], capture_output=True, text=True, check=True
-    )
-    storage = [*java, "kafka.tools.StorageTool", "format", "-t", cluster.stdout.split()[-1], "-c", str(settings)]
+    # It lives for a minute or two: compiling everything twice and collecting with many threads is not worth it.
+    quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m"]
+    java = ["java", *quick, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{JARS}/*"]
+    cluster = urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
+    storage = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)]
     children.run(storage, capture_output=True, check=True)
     address = f"127.0.0.1:{port}"
     with Supervisor(folder / "supervised", log=lambda line: None) as supervisor:

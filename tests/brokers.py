@@ -1,4 +1,4 @@
-"""Something that speaks the Kafka protocol, for tests of what travels over it: Penstock, or the original."""
+"""Penstock as a process, for tests of what travels over it."""
 
 import sys
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from aisle.embedded.server import free_port
 from aisle.embedded.supervisor import Supervisor
-from tests.apache_kafka import answers, apache_kafka
+from tests.apache_kafka import answers
 
 
 @contextmanager
@@ -28,10 +28,4 @@ def penstock(folder: Path, store_url: str, keyspace: str) -> Iterator[str]:
     ]
     with Supervisor(folder, log=lambda line: None) as supervisor:
         supervisor.start_program("penstock", command, {"PENSTOCK_STORE": store_url}, ready=lambda: answers(address))
-        yield address
-
-
-@contextmanager
-def broker(kind: str, folder: Path, store_url: str, keyspace: str) -> Iterator[str]:
-    with penstock(folder, store_url, keyspace) if kind == "penstock" else apache_kafka(folder) as address:
         yield address

@@ -25,7 +25,7 @@ from aisle.embedded.server import free_port
 from aisle.embedded.supervisor import Supervisor
 from aisle.metrics import Metrics
 from aisle.migrate import migrate
-from tests.apache_kafka import answers
+from tests.apache_kafka import answers, apache_kafka
 
 _prefixes = itertools.count()
 
@@ -80,6 +80,28 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share what their module has started run in one worker, and the long ones run first."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None and _shares_with_its_module(item):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+    long = {_company(item) for item in items if item.get_closest_marker("long")}
+    items.sort(key=lambda item: _company(item) not in long)
+
+
+def _shares_with_its_module(item: pytest.Item) -> bool:
+    """Spread over the workers, such tests would start the same server in each."""
+    info = getattr(item, "_fixtureinfo", None)
+    return info is not None and any(found[-1].scope == "module" for found in info.name2fixturedefs.values())
+
+
+def _company(item: pytest.Item) -> str:
+    """Whatever goes to one worker as a whole."""
+    group = item.get_closest_marker("xdist_group")
+    return str(group.args[0]) if group else item.nodeid
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
@@ -110,6 +132,13 @@ def database_url(servers: Servers, worker_id: str) -> str:
 
     asyncio.run(create())
     return _other_database(servers.database_url, name)
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of an Apache Kafka, for tests that are marked with `ON_KAFKA` and use topics of their own."""
+    with apache_kafka(tmp_path_factory.mktemp("kafka")) as address:
+        yield address
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Circuit breaker: stop asking a store that does not answer, and find out by itself when it answers again.
 
     CLOSED    calls pass; half of the last ten failed  ->  OPEN
-    OPEN      calls are refused for 30 s               ->  HALF_OPEN
+    OPEN      calls are refused for a while (30 s)     ->  HALF_OPEN
     HALF_OPEN three probes pass, the rest are refused; three successes -> CLOSED, one failure -> OPEN
 
 Pure: the clock is passed in. Only transport failures count; a refusal by a script is an answer.
@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
 
-from aisle.limits import BREAKER_FAILURE_RATIO, BREAKER_OPEN_SECONDS, BREAKER_PROBES, BREAKER_WINDOW_CALLS
+from aisle.limits import BREAKER_FAILURE_RATIO, BREAKER_PROBES, BREAKER_WINDOW_CALLS
 
 
 class BreakerState(StrEnum):
@@ -21,8 +21,9 @@ class BreakerState(StrEnum):
 
 
 class CircuitBreaker:
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], open_seconds: float) -> None:
         self._clock = clock
+        self._open_seconds = open_seconds
         self._outcomes: deque[bool] = deque(maxlen=BREAKER_WINDOW_CALLS)
         self._opened_at = 0.0
         self._probes_started = 0
@@ -34,7 +35,7 @@ class CircuitBreaker:
         if self.state is BreakerState.CLOSED:
             return True
         if self.state is BreakerState.OPEN:
-            if self._clock() - self._opened_at < BREAKER_OPEN_SECONDS:
+            if self._clock() - self._opened_at < self._open_seconds:
                 return False
             self.state = BreakerState.HALF_OPEN
             self._probes_started = self._probes_succeeded = 0
@@ -69,7 +70,7 @@ class CircuitBreaker:
     def retry_after_s(self) -> int:
         if self.state is not BreakerState.OPEN:
             return 1
-        return max(1, round(BREAKER_OPEN_SECONDS - (self._clock() - self._opened_at)))
+        return max(1, round(self._open_seconds - (self._clock() - self._opened_at)))
 
     def _open(self) -> None:
         self.state = BreakerState.OPEN

@@ -55,6 +55,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     store_health_check: Annotated[
         Seconds, Meta(description="Silence on a store connection before it is probed, in s.")
     ] = 30
+    store_breaker_seconds: Annotated[
+        Seconds, Meta(description="How long a store that did not answer is left alone before it is tried again, in s.")
+    ] = 30
 
     kafka: Annotated[
         str, Meta(description="Kafka bootstrap servers, `host:port[,host:port]`. Empty: embedded Penstock.")

@@ -7,10 +7,9 @@ REQUEST_ID_CHARS_MAX = 64
 READY_CHECK_SECONDS_MAX = 0.5
 READY_CACHE_SECONDS = 1.0
 
-# Store circuit breaker: opens when half of the last ten calls failed, tries again after 30 s with three probes.
+# Store circuit breaker: opens when half of the last ten calls failed, tries again with three probes.
 BREAKER_WINDOW_CALLS = 10
 BREAKER_FAILURE_RATIO = 0.5
-BREAKER_OPEN_SECONDS = 30.0
 BREAKER_PROBES = 3
 
 # Database

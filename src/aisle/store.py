@@ -46,7 +46,7 @@ class Store:
     def __init__(self, line: respline.Store, server: Server, config: Config, metrics: Metrics) -> None:
         self.server = server
         self.prefix = config.store_prefix
-        self.breaker = CircuitBreaker(time.monotonic)
+        self.breaker = CircuitBreaker(time.monotonic, config.store_breaker_seconds)
         self._line = line
         self._config = config
         self._metrics = metrics

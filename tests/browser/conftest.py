@@ -22,10 +22,12 @@ FLAGS = [
 GROUP = "browser"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/browser/" in item.nodeid:
             item.add_marker(pytest.mark.xdist_group(GROUP))
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,9 @@ def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
 def stage(servers: Servers, valkey: Program, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """With a store of its own, which may be killed."""
     need("chromium", "tests/install-programs.sh installs it")
-    with running_stage(servers, tmp_path_factory.mktemp("away"), store_url=valkey.url) as stage:
+    with running_stage(
+        servers, tmp_path_factory.mktemp("away"), store_url=valkey.url, store_breaker_seconds=5
+    ) as stage:
         yield stage
 
 

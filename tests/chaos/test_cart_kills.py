@@ -13,7 +13,7 @@ from tests.people import Person, a_hall, expect, new_key
 from tests.running import wait_until
 from tests.stage import prepared_stage
 
-pytestmark = pytest.mark.xdist_group("stage-cart-kills")  # the stages of the module, in one worker
+pytestmark = pytest.mark.long
 
 HALL = a_hall(("A", 3000, 1, 10), ("B", 1000, 1, 10))
 A_PAIR = {"mode": "manual", "section": "A", "subsection": 1, "seats": ["1-1", "1-2"]}

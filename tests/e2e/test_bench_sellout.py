@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.running import run_aisle
 
 KEPT = {
@@ -11,6 +13,7 @@ KEPT = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_tiny_hall_is_sold_out_beside_the_usual_design():
     ended = run_aisle("bench", "sellout", "--quick", "--json", env={})
     assert ended.returncode == 0, ended.stderr

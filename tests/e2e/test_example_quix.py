@@ -14,6 +14,7 @@ from tests.quix import ROOT, quix_python
 from tests.running import PATIENCE_SECONDS
 from tests.stage import Stage, running_stage
 
+pytestmark = pytest.mark.long
 PROGRAM = ROOT / "examples" / "bookings-per-minute" / "bookings_per_minute.py"
 
 

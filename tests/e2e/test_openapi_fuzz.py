@@ -13,7 +13,7 @@ from schemathesis.specs.openapi.checks import response_schema_conformance
 from tests.people import a_hall
 from tests.stage import running_stage
 
-pytestmark = pytest.mark.xdist_group("stage-fuzz")  # one stage for the module, in one worker
+pytestmark = pytest.mark.long
 
 EXAMPLES = 4
 # Streams: they answer for ever, and have tests of their own.

@@ -195,7 +195,8 @@ async def test_a_flushed_store_logs_everybody_out_and_lets_nobody_in(config):
 def test_while_the_store_is_away_nobody_is_let_in_and_afterwards_the_session_still_counts(config, tmp_path):
     with Supervisor(tmp_path / "data", log=lambda line: None) as supervisor:
         valkey = supervisor.start_valkey()
-        settings = with_settings(config, store_url=valkey.url, store_timeout=1, **ADDRESS_LIMITS_OFF)
+        quick = {"store_timeout": 1, "store_breaker_seconds": 2}
+        settings = with_settings(config, store_url=valkey.url, **quick, **ADDRESS_LIMITS_OFF)
         with serving(settings) as (process, address), Visitor(address) as visitor:
             email = new_email()
             visitor.register(email)

@@ -36,16 +36,19 @@ from aisle.ticketing import store as ticket_store
 from aisle.ticketing.event import plan_hall
 from aisle.ticketing.worker import TicketingWorker
 from aisle.worker import run_worker
-from tests.brokers import broker
+from tests.apache_kafka import ON_KAFKA
+from tests.brokers import penstock
 from tests.unit.test_event import describe
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
 
-@pytest.fixture(scope="module", params=["penstock", "kafka"])
+@pytest.fixture(scope="module", params=["penstock", pytest.param("kafka", marks=ON_KAFKA)])
 def bootstrap(request, tmp_path_factory, servers, worker_id):
-    folder = tmp_path_factory.mktemp("broker") / "data"
-    with broker(request.param, folder, servers.store_url, f"flow-{worker_id}") as address:
+    if request.param == "kafka":
+        yield request.getfixturevalue("kafka")
+        return
+    with penstock(tmp_path_factory.mktemp("broker") / "data", servers.store_url, f"flow-{worker_id}") as address:
         yield address
 
 

@@ -8,13 +8,14 @@ from aisle.embedded.server import free_port
 from aisle.errors import StartupError
 from aisle.log import LogUnavailable, Received, ensure_lane, open_reader, open_writer, require_log
 from aisle.messages import BookingFailed, dead_letters, decode, topic, topics
-from tests.apache_kafka import apache_kafka
+from tests.apache_kafka import ON_KAFKA
+
+pytestmark = ON_KAFKA
 
 
-@pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory):
-    with apache_kafka(tmp_path_factory.mktemp("kafka") / "data") as address:
-        yield address
+@pytest.fixture
+def bootstrap(kafka):
+    return kafka
 
 
 def failed(n: int, lane: str) -> BookingFailed:

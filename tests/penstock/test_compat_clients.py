@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests import children
-from tests.apache_kafka import JARS, apache_kafka, require_apache_kafka
+from tests.apache_kafka import JARS, ON_KAFKA, require_apache_kafka
 from tests.needs import cannot, need
 from tests.penstock.conftest import BrokerProcess, StoreProcess, broker_starter
 from tests.penstock.group_client import NO_DELAY
@@ -23,19 +23,13 @@ COMPAT, CACHE = ROOT / "compat", ROOT / ".cache"
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 # Long, because machines that run tests are busy; a story takes 5 to 20 seconds on an idle one.
 STORY_S, FETCH_S = 150, 600
-pytestmark = pytest.mark.xdist_group("apache-kafka")
+pytestmark = ON_KAFKA
 
 
 @pytest.fixture(scope="module")
 def penstock(valkey: StoreProcess) -> Iterator[BrokerProcess]:
     with broker_starter(valkey) as start:
         yield start("--default-partitions", "4", *NO_DELAY)
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with apache_kafka(tmp_path_factory.mktemp("kafka")) as address:
-        yield address
 
 
 def kcat() -> list[str]:

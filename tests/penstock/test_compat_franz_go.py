@@ -16,6 +16,7 @@ from tests.penstock.conftest import StartBroker
 from tests.penstock.group_client import NO_DELAY
 from tests.penstock.test_compat_clients import CACHE, COMPAT, build_once, fetch
 
+pytestmark = pytest.mark.long
 MODULE = "github.com/twmb/franz-go"
 LISTED = (COMPAT / "go" / "kgo-tests.txt").read_text().split()
 # The suite writes half a million records by itself; these are enough for every path and let other tests run beside it.

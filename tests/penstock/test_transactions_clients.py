@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests import children
-from tests.apache_kafka import apache_kafka
+from tests.apache_kafka import ON_KAFKA
 from tests.patience import eventually
 from tests.penstock.conftest import BrokerProcess, StoreProcess, broker_starter
 from tests.penstock.group_client import NO_DELAY
@@ -31,16 +31,11 @@ def broker(valkey: StoreProcess) -> Iterator[BrokerProcess]:
         yield start(*NO_DELAY)
 
 
-@pytest.fixture(
-    scope="module",
-    params=["penstock", pytest.param("apache-kafka", marks=pytest.mark.xdist_group("apache-kafka"))],
-)
-def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture(scope="module", params=["penstock", pytest.param("apache-kafka", marks=ON_KAFKA)])
+def address(request: pytest.FixtureRequest) -> str:
     if request.param == "penstock":
-        yield request.getfixturevalue("broker").address
-        return
-    with apache_kafka(tmp_path_factory.mktemp("kafka")) as address:
-        yield address
+        return str(request.getfixturevalue("broker").address)
+    return str(request.getfixturevalue("kafka"))
 
 
 def created(address: str, *topics: str) -> None:

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests import children
-from tests.apache_kafka import apache_kafka
+from tests.apache_kafka import ON_KAFKA
 from tests.penstock.conftest import BrokerProcess, StoreProcess, broker_starter
 from tests.penstock.group_client import NO_DELAY
 from tests.quix import quix_python
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent.parent
 PROGRAM = ROOT / "compat" / "quix" / "counting.py"
 PATIENCE_S = 120.0
 PARTITIONS, KEYS, MESSAGES = 2, 5, 300
-pytestmark = pytest.mark.xdist_group("apache-kafka")
+pytestmark = ON_KAFKA
 
 
 @pytest.fixture(scope="session")
@@ -37,14 +37,12 @@ def broker(valkey: StoreProcess) -> Iterator[BrokerProcess]:
 
 
 @pytest.fixture(params=["penstock", "apache-kafka"])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def address(request: pytest.FixtureRequest) -> str:
     if request.param == "penstock":
-        yield request.getfixturevalue("broker").address
-        return
+        return str(request.getfixturevalue("broker").address)
     if os.environ.get("CI") != "true":
         pytest.skip("the comparison with Apache Kafka takes a minute: it runs with CI=true")
-    with apache_kafka(tmp_path / "kafka") as address:
-        yield address
+    return str(request.getfixturevalue("kafka"))
 
 
 def test_a_killed_application_counts_every_message_once(address: str, topic: str, python: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiokafka.record.memory_records import MemoryRecords
 
-from tests.apache_kafka import apache_kafka
+from tests.apache_kafka import ON_KAFKA
 from tests.patience import eventually
 from tests.penstock.conftest import BrokerProcess, StoreProcess, broker_starter
 from tests.penstock.group_client import NO_DELAY, GroupClient
@@ -25,16 +25,11 @@ def broker(valkey: StoreProcess) -> Iterator[BrokerProcess]:
         yield start(*NO_DELAY)
 
 
-@pytest.fixture(
-    scope="module",
-    params=["penstock", pytest.param("apache-kafka", marks=pytest.mark.xdist_group("apache-kafka"))],
-)
-def port(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+@pytest.fixture(scope="module", params=["penstock", pytest.param("apache-kafka", marks=ON_KAFKA)])
+def port(request: pytest.FixtureRequest) -> int:
     if request.param == "penstock":
-        yield request.getfixturevalue("broker").port
-        return
-    with apache_kafka(tmp_path_factory.mktemp("kafka")) as address:
-        yield int(address.rpartition(":")[2])
+        return int(request.getfixturevalue("broker").port)
+    return int(request.getfixturevalue("kafka").rpartition(":")[2])
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pytest_bdd import scenarios
 
 from tests.stage import running_stage
 
-pytestmark = pytest.mark.xdist_group("stage-kafka")  # one stage for the module, in one worker
+pytestmark = [pytest.mark.xdist_group("stage-kafka"), pytest.mark.long]  # one stage for the module, in one worker
 
 pytest_plugins = ["tests.stories.buying"]
 

@@ -12,7 +12,7 @@ class Clock:
 
 def opened_breaker() -> tuple[CircuitBreaker, Clock]:
     clock = Clock()
-    breaker = CircuitBreaker(clock)
+    breaker = CircuitBreaker(clock, open_seconds=30)
     for n in range(10):
         assert breaker.allows()
         breaker.failed() if n % 2 else breaker.succeeded()
@@ -20,7 +20,7 @@ def opened_breaker() -> tuple[CircuitBreaker, Clock]:
 
 
 def test_stays_closed_while_fewer_than_half_of_ten_calls_fail():
-    breaker = CircuitBreaker(Clock())
+    breaker = CircuitBreaker(Clock(), open_seconds=30)
     for n in range(100):
         assert breaker.allows()
         breaker.failed() if n % 10 < 4 else breaker.succeeded()
@@ -28,7 +28,7 @@ def test_stays_closed_while_fewer_than_half_of_ten_calls_fail():
 
 
 def test_does_not_open_before_ten_calls_were_seen():
-    breaker = CircuitBreaker(Clock())
+    breaker = CircuitBreaker(Clock(), open_seconds=30)
     for _ in range(9):
         breaker.failed()
     assert breaker.allows()
