@@ -174,7 +174,9 @@ async def _assert_purchases_counted(connection: asyncpg.Connection, event: int) 
 async def assert_money_kept_is_seats_delivered(connection: asyncpg.Connection, event: int) -> None:
     """What we kept is the price of what was delivered, by our books and by the provider's. Not while money moves."""
     kept = await connection.fetch(
-        """select p.booking, p.amount - p.refunded as kept, p.id, b.state, b.total,
+        """select p.booking, p.id, b.state, b.total, coalesce(p.held, p.amount) - p.refunded as kept,
+                  (select coalesce(sum(case when l.what = 'waived' then l.amount else -l.amount end), 0)
+                   from payment.ledger l where l.payment = p.id and l.what in ('waived', 'unwaived')) as waived,
                   (select coalesce(sum(t.price), 0) from ticketing.tickets t
                    where t.event_id = $1 and t.booking = b.id and t.state = 2) as sold
            from payment.payments p left join booking.bookings b on b.id = p.booking
@@ -182,7 +184,9 @@ async def assert_money_kept_is_seats_delivered(connection: asyncpg.Connection, e
         event,
     )
     for row in kept:
-        assert (row["state"], row["total"], row["sold"]) == ("PAID", row["kept"], row["kept"]), dict(row)
+        # What a person waived was never paid; what was too much has gone back.
+        price = row["kept"] + row["waived"]
+        assert (row["state"], row["total"], row["sold"]) == ("PAID", price, price), dict(row)
     paid = await connection.fetch(
         "select id from booking.bookings where event_id = $1 and state = 'PAID' order by 1", event
     )
@@ -193,10 +197,10 @@ async def assert_money_kept_is_seats_delivered(connection: asyncpg.Connection, e
         event,
     )
     assert astray == [], "a SOLD ticket of a booking that is not paid"
-    await _assert_books_agree(connection, event, sum(row["kept"] for row in kept))
+    await _assert_books_agree(connection, event, sum(r["kept"] for r in kept), sum(r["waived"] for r in kept))
 
 
-async def _assert_books_agree(connection: asyncpg.Connection, event: int, kept: int) -> None:
+async def _assert_books_agree(connection: asyncpg.Connection, event: int, kept: int, waived: int) -> None:
     rows = await connection.fetch(
         """select l.* from payment.ledger l join payment.payments p on p.id = l.payment where p.event_id = $1""", event
     )
@@ -205,7 +209,8 @@ async def _assert_books_agree(connection: asyncpg.Connection, event: int, kept: 
         balances[row["to_account"]] += row["amount"]
         balances[row["from_account"]] -= row["amount"]
     assert sum(balances.values()) == 0, "the ledger does not balance"
-    assert balances["sales"] == kept, f"the books say {balances['sales']}, delivered is {kept}"
+    assert balances["sales"] == kept + waived, f"the books say {balances['sales']}, delivered is {kept + waived}"
+    assert balances["adjustments"] == -waived
     assert balances["suspense"] == balances["refunds"] == 0, f"money of nobody: {balances}"
     # A charge that waits for a person's decision is in nobody's books.
     provider = await connection.fetchval(

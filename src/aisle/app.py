@@ -28,6 +28,7 @@ from aisle.booking.desk import BookingDesk
 from aisle.booking.holds_api import hold_routes
 from aisle.booking.payment_api import money_routes
 from aisle.booking.place import Placer
+from aisle.booking.review_api import review_routes
 from aisle.bridges import counts_of, everything_counted, open_gate, pool_counts_of, sales_from, switch_sale
 from aisle.cart_bridges import holder_and_checkout
 from aisle.config import Config
@@ -46,7 +47,7 @@ from aisle.live_bridges import open_live
 from aisle.log import LogWriter, open_writer, require_log
 from aisle.metrics import Metrics, watch_event_loop
 from aisle.migrate import pending_migrations
-from aisle.money_bridges import money_desk, open_counter
+from aisle.money_bridges import money_desk, open_counter, review_desk
 from aisle.ops_bridges import ops_routers
 from aisle.page_bridges import pages_from, seller_pages_from
 from aisle.problems import exception_answers
@@ -95,11 +96,12 @@ async def _serve_on(listener: socket.socket, config: Config, roles: Sequence[str
     serves_browsers = not {"api", "live"}.isdisjoint(roles)
     live = await stack.enter_async_context(open_live(parts, desk, sales, metrics)) if serves_browsers else None
     routers = [live_routes(live)] if live is not None else []
-    counter = await open_counter(parts, stack) if not {"api", "booking"}.isdisjoint(roles) else None
+    counter = await open_counter(parts, metrics, stack) if not {"api", "booking"}.isdisjoint(roles) else None
     if "api" in roles:
         assert counter is not None
         routers += [*_api_routers(parts, desk, stack), *door_routers(parts, desk), sales_routes(sales)]
-        routers += [money_routes(money_desk(parts, counter)), *ops_routers(parts, desk)]
+        routers += [money_routes(money_desk(parts, counter)), review_routes(review_desk(parts, counter))]
+        routers += ops_routers(parts, desk)
     readiness = Readiness({"database": _database_check(database, metrics), "store": store.ping})
     app = build_app(config, readiness, metrics, desk, routers)
     server = http_server(envelope(hot_front(app, Access(desk).admit), metrics), config)

@@ -38,6 +38,7 @@ PAYMENT_POINTS = (
     "after_paid",  # a booking is PAID, its message still in the outbox
     "after_refund",  # a refund is owed, the provider was not asked
     "after_provider_refund",  # the provider has given the money back, the books do not say so
+    "after_decision",  # a person has decided about other money than was asked for, nothing followed
     "after_late_plan",  # late money: seats were chosen and written down, not taken
     "after_late_claim",  # late money: seats were taken in the store, not in PostgreSQL
     "after_late_seats",  # late money: its tickets are SOLD again, the money was not captured

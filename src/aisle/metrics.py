@@ -10,6 +10,7 @@ from prometheus_client.process_collector import ProcessCollector
 from aisle import __version__
 
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+_SLOW = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
 class Metrics:
@@ -57,11 +58,56 @@ class Metrics:
             registry=self.registry,
             buckets=_FAST,
         )
+        self.money = MoneyMetrics(self.registry)
         self.event_loop_lag_seconds = Histogram(
             "aisle_event_loop_lag_seconds",
             "How late the event loop ran a timer.",
             registry=self.registry,
             buckets=_FAST,
+        )
+
+
+class MoneyMetrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.payments_total = Counter(
+            "aisle_payments_total",
+            "Payments that came to a state here: captured, declined, review, abandoned, voided.",
+            ["provider", "outcome"],
+            registry=registry,
+        )
+        self.late_money_total = Counter(
+            "aisle_late_money_total",
+            "How money without seats ended here: same_booking, same_seats, as_good_seats, returned, voided.",
+            ["ending"],
+            registry=registry,
+        )
+        self.provider_seconds = Histogram(
+            "aisle_provider_seconds",
+            "Time a payment provider took for a call, and whether it answered or was silent.",
+            ["provider", "call", "outcome"],
+            registry=registry,
+            buckets=_SLOW,
+        )
+        self.payments_due = Gauge(
+            "aisle_payments_due",
+            "Payments by state, and refunds, that are due to be gone on with and that nobody works on.",
+            ["kind"],
+            registry=registry,
+        )
+        self.payments_oldest_due_seconds = Gauge(
+            "aisle_payments_oldest_due_seconds", "How long the first of those has been due.", registry=registry
+        )
+        self.ledger_balance = Gauge(
+            "aisle_ledger_balance",
+            "Balance of an account of the books in minor units; suspense and refunds are empty at rest.",
+            ["account", "currency"],
+            registry=registry,
+        )
+        self.ledger_imbalance = Gauge(
+            "aisle_ledger_imbalance",
+            "Sales by the books less the price of all paid bookings, in minor units: anything but 0 is an error.",
+            ["currency"],
+            registry=registry,
         )
 
 

@@ -13,14 +13,16 @@ from uuid import UUID
 import asyncpg
 
 from aisle.booking import store as bookings
-from aisle.booking.late_money import LateMoney, SellFree
+from aisle.booking.late_money import LateMoney, Number, SellFree
 from aisle.booking.pay import Payer, Till
 from aisle.booking.payment_api import MoneyDesk, Owner
 from aisle.booking.payment_moves import CurrencyOf, Sell, TakeBack
 from aisle.booking.resolve import Resolver
+from aisle.booking.review_api import ReviewDesk
 from aisle.bridges import sales_from
 from aisle.config import Config
-from aisle.messages import Part
+from aisle.messages import POOL, Part
+from aisle.metrics import Metrics
 from aisle.payment.provider import Provider
 from aisle.payment.sandbox import Sandbox
 from aisle.reservation.claims import Claim, Settlement, Verb
@@ -28,6 +30,8 @@ from aisle.reservation.generation import Gate
 from aisle.reservation.hall import UNDONE
 from aisle.reservation.inventory import Inventory
 from aisle.reservation.keys import Place
+from aisle.reservation.pool import PoolPlace, PoolSettlement, Take
+from aisle.reservation.pools import Pools
 from aisle.reservation.reads import seat_maps
 from aisle.reservation.seating import seat_side_by_side
 from aisle.reservation.subsection import SeatState, Subsection, gaps_of, unpack
@@ -35,6 +39,8 @@ from aisle.services import Parts
 from aisle.store import Store
 from aisle.ticketing.catalogue import Catalogue
 from aisle.ticketing.event import Subhall
+from aisle.ticketing.pool_store import Wanted as WantedPlaces
+from aisle.ticketing.pool_store import number_places
 from aisle.ticketing.sell import Owned, TicketSeller
 
 
@@ -47,7 +53,7 @@ class Counter:
     resolver: Resolver
 
 
-async def open_counter(parts: Parts, stack: AsyncExitStack) -> Counter:
+async def open_counter(parts: Parts, metrics: Metrics, stack: AsyncExitStack) -> Counter:
     """Made once a process that has the role `api` or `booking`; closed with the stack."""
     find_sale = sales_from(parts.catalogue)
     seller = TicketSeller()
@@ -68,11 +74,14 @@ async def open_counter(parts: Parts, stack: AsyncExitStack) -> Counter:
         currency_of=_currencies(),
         relay=parts.relays["booking"],
         clock=parts.clock,
+        metrics=metrics.money,
     )
     payer = Payer(till)
     stack.push_async_callback(payer.aclose)
-    seats = StoreSeats(parts.store, parts.inventory, parts.gate, parts.catalogue)
-    late_money = LateMoney(till, payer, seats, sell_free_with(seller), find_sale)
+    seats = StoreSeats(parts.store, parts.inventory, parts.pools, parts.gate, parts.catalogue)
+    late_money = LateMoney(
+        till, payer, seats, find_sale, number=number_with(parts.catalogue), sell_free=sell_free_with(seller)
+    )
     resolver = Resolver(till, payer, late_money, verdict_seconds=parts.config.payment_verdict_seconds)
     sandbox.send = lambda body, headers: resolver.hear("sandbox", body, headers)
     return Counter(till, payer, resolver)
@@ -86,6 +95,15 @@ def money_desk(parts: Parts, counter: Counter) -> MoneyDesk:
     find_sale = sales_from(parts.catalogue)
     hours = parts.config.refund_hours_before
     return MoneyDesk(counter.till, counter.payer, counter.resolver, find_sale, find_owner, hours)
+
+
+def review_desk(parts: Parts, counter: Counter) -> ReviewDesk:
+    async def events_of(seller: UUID) -> list[int]:
+        async with parts.database.acquire() as connection:
+            rows = await connection.fetch("select id from ticketing.events where seller = $1", seller)
+        return [row["id"] for row in rows]
+
+    return ReviewDesk(counter.till, counter.resolver, events_of)
 
 
 def _providers(config: Config, sandbox: Sandbox) -> dict[str, Provider]:
@@ -139,6 +157,25 @@ def sell_free_with(seller: TicketSeller) -> SellFree:
     return sell_free
 
 
+def number_with(catalogue: Catalogue) -> Number:
+    async def number(
+        connection: asyncpg.Connection, event: int, booking: UUID, parts: Sequence[Part]
+    ) -> tuple[Part, ...] | None:
+        numbered = []
+        for part in parts:
+            if part.in_pool:
+                [place] = [pool.place for pool in (await catalogue.find(event)).pools if pool.pool == part.section]
+                wanted = WantedPlaces(event, place, booking, len(part.seats))
+                seats = (await number_places(connection, [wanted]))[wanted]
+                if len(seats) < len(part.seats):
+                    return None
+                part = Part(part.section, POOL, seats, part.price)
+            numbered.append(part)
+        return tuple(numbered)
+
+    return number
+
+
 def take_back_with(seller: TicketSeller) -> TakeBack:
     async def take_back(
         connection: asyncpg.Connection, row: asyncpg.Record, parts: Sequence[Part], *, why: str, now: datetime
@@ -152,9 +189,10 @@ def take_back_with(seller: TicketSeller) -> TakeBack:
 class StoreSeats:
     """`late_money.SeatsAgain` on the hot store."""
 
-    def __init__(self, store: Store, inventory: Inventory, gate: Gate, catalogue: Catalogue) -> None:
+    def __init__(self, store: Store, inventory: Inventory, pools: Pools, gate: Gate, catalogue: Catalogue) -> None:
         self._store = store
         self._inventory = inventory
+        self._pools = pools
         self._gate = gate
         self._catalogue = catalogue
 
@@ -181,24 +219,36 @@ class StoreSeats:
 
     async def take(self, event: int, booking: UUID, buyer: UUID, parts: Sequence[Part]) -> bool:
         await self._gate.require_open()
-        if any(part.in_pool for part in parts):
-            return False
         epoch = (await self._catalogue.find(event)).event.epoch
         for part in parts:
-            claim = Claim(id=str(booking), owner=str(buyer), seats=part.seats, accessible=len(part.seats))
-            place = Place(event, part.section, part.subsection)
-            [outcome] = await self._inventory.claim(place, [claim], epoch=epoch)
-            # At another price than was paid these are not the seats that were bought.
-            if not outcome.ok or outcome.price != part.price or outcome.seats != tuple(sorted(part.seats)):
+            take = self._take_places if part.in_pool else self._take_seats
+            if not await take(event, booking, buyer, part, epoch):
                 await self.give_back(event, booking, buyer, parts)
                 return False
         return True
 
     async def give_back(self, event: int, booking: UUID, buyer: UUID, parts: Sequence[Part]) -> None:
         epoch = (await self._catalogue.find(event)).event.epoch
-        back = Settlement(Verb.RELEASE, str(booking), str(buyer), UNDONE)
         for part in parts:
-            await self._inventory.settle(Place(event, part.section, part.subsection), [back], epoch=epoch)
+            if part.in_pool:
+                back = PoolSettlement(verb=Verb.RELEASE, id=str(booking), owner=str(buyer), why=UNDONE)
+                await self._pools.settle(PoolPlace(event, part.section), [back], epoch=epoch)
+            else:
+                settlement = Settlement(Verb.RELEASE, str(booking), str(buyer), UNDONE)
+                await self._inventory.settle(Place(event, part.section, part.subsection), [settlement], epoch=epoch)
+
+    async def _take_seats(self, event: int, booking: UUID, buyer: UUID, part: Part, epoch: int) -> bool:
+        claim = Claim(id=str(booking), owner=str(buyer), seats=part.seats, accessible=len(part.seats))
+        place = Place(event, part.section, part.subsection)
+        [outcome] = await self._inventory.claim(place, [claim], epoch=epoch)
+        # At another price than was paid these are not the seats that were bought.
+        return outcome.ok and outcome.price == part.price and outcome.seats == tuple(sorted(part.seats))
+
+    async def _take_places(self, event: int, booking: UUID, buyer: UUID, part: Part, epoch: int) -> bool:
+        """As many places as it had: which of them has no meaning."""
+        asked = Take(id=str(booking), owner=str(buyer), quantity=len(part.seats))
+        [taken] = await self._pools.take(PoolPlace(event, part.section), [asked], epoch=epoch)
+        return taken.ok and taken.price == part.price
 
 
 def _width(ranks: dict[tuple[str, int], Subhall], part: Part) -> int:

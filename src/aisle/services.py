@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 import asyncpg
 import structlog
 
+from aisle.booking.books import watch_books_for_ever
 from aisle.booking.expire import expire_for_ever, give_up_unanswered
 from aisle.booking.place import ask_again
 from aisle.booking.resolve import Resolver
@@ -69,6 +70,7 @@ async def running_services(parts: Parts, roles: Sequence[str], resolver: Resolve
     background = _background(parts, roles)
     if "booking" in roles and resolver is not None:
         background["payments"] = resolver.run()
+        background["books"] = watch_books_for_ever(resolver.till)
     tasks: list[asyncio.Task[None]] = [asyncio.create_task(work, name=name) for name, work in background.items()]
     for task in tasks:
         task.add_done_callback(_say_why)

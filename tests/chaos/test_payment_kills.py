@@ -5,9 +5,11 @@ provider's, by the tickets and by the store.
 """
 
 import asyncio
+from uuid import UUID
 
 import pytest
 
+from aisle.accounts.account import Role
 from aisle.crash_points import PAYMENT_POINTS
 from tests.http_client import connections
 from tests.payment.steps import look_now, pending
@@ -19,7 +21,8 @@ pytestmark = pytest.mark.xdist_group("stage-payment-kills")  # one stage for the
 
 LATE_POINTS = [point for point in PAYMENT_POINTS if point.startswith("after_late")]
 REFUND_POINTS = ["after_refund", "after_provider_refund"]
-PAY_POINTS = [point for point in PAYMENT_POINTS if point not in (*LATE_POINTS, *REFUND_POINTS)]
+DECISION_POINTS = ["after_decision"]
+PAY_POINTS = [p for p in PAYMENT_POINTS if p not in (*LATE_POINTS, *REFUND_POINTS, *DECISION_POINTS)]
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +114,24 @@ def test_a_refund_that_was_cut_off_here_is_done_once(stage, booking, point):
         event,
     )
     assert [row["amount"] for row in rows] == [6000], "the provider gave it back once"
+
+
+@pytest.mark.parametrize("point", DECISION_POINTS)
+def test_a_decision_that_was_cut_off_here_is_carried_out_once(stage, booking, point):
+    buyer, event, id = booking
+    payment = expect(201, buyer.post(f"/bookings/{id}/payments", {"method": "card_wrong_amount"}, key=new_key()))
+    restart(stage, crash_at=point)
+    operator = stage.staff(Role.OPERATOR)
+    path, key, order = f"/payments/{payment['id']}/decision", new_key(), {"decision": "accept"}
+    ask_in_vain(stage, operator, path, order, key)
+    stage.start()
+    look_now(stage)
+    buyer.waits_for(id, "PAID")
+    assert expect(200, operator.post(path, order, key=key))["state"] == "CAPTURED"
+    look_now(stage)
+    stage.settle(event)
+    rows = stage.fetch("select amount, why from payment.refunds where booking = $1", UUID(id))
+    assert [tuple(row) for row in rows] == [(1, "overpaid")]
 
 
 @pytest.mark.parametrize("point", LATE_POINTS)

@@ -165,6 +165,32 @@ def test_other_money_than_was_asked_for_is_held_for_a_person(stage, buyer, event
     buyer.pays(booking)
 
 
+def test_a_seller_decides_about_own_events_only_and_once(stage, seller, buyer, event):
+    booking = pending(buyer, event, 1)
+    payment = expect(201, pay(buyer, booking, "card_wrong_amount"))
+    path = f"/payments/{payment['id']}/decision"
+    with stage.person("seller") as stranger:
+        refused(404, "not_found", stranger.post(path, {"decision": "accept"}, key=new_key()))
+        assert payment["id"] not in [held["id"] for held in expect(200, stranger.get("/payments/review"))]
+    refused(403, "forbidden", buyer.post(path, {"decision": "accept"}, key=new_key()))
+    refused(404, "not_found", seller.post(f"/payments/{uuid4()}/decision", {"decision": "accept"}, key=new_key()))
+    refused(400, "invalid_request", seller.post(path, {"decision": "accept"}))
+    for body in ({}, {"decision": "keep"}, {"decision": "accept", "amount": 1}, {"decision": None}, []):
+        refused(400, "invalid_request", seller.post(path, body, key=new_key()))
+    [held] = [held for held in expect(200, seller.get("/payments/review")) if held["id"] == payment["id"]]
+    assert (held["amount"], held["held"], held["held_currency"], held["decision"]) == (3000, 3001, "TWD", "")
+    key = new_key()
+    done = expect(200, seller.post(path, {"decision": "accept"}, key=key))
+    assert (done["state"], done["decision"]) == ("CAPTURED", "accept")
+    assert expect(200, seller.post(path, {"decision": "accept"}, key=key))["state"] == "CAPTURED"
+    assert expect(200, seller.post(path, {"decision": "accept"}, key=new_key()))["state"] == "CAPTURED"
+    refused(422, "key_reused", seller.post(path, {"decision": "refund"}, key=key))
+    refused(409, "not_in_review", seller.post(path, {"decision": "refund"}, key=new_key()))
+    assert buyer.booking(booking)["state"] == "PAID"
+    look_now(stage)
+    stage.settle(event)
+
+
 def test_a_payment_that_wants_no_confirmation(buyer, event):
     booking = pending(buyer, event, 1)
     payment = buyer.pays(booking)

@@ -26,7 +26,7 @@ from aisle.bridges import sales_from
 from aisle.config import Config
 from aisle.messages import BOOKING, RESERVATION, TICKETING, Message, Part, SeatsReserved, decode
 from aisle.metrics import Metrics
-from aisle.money_bridges import StoreSeats, sell_free_with
+from aisle.money_bridges import StoreSeats, number_with, sell_free_with
 from aisle.payment.sandbox import Sandbox
 from aisle.reservation.claims import Claim
 from aisle.reservation.inventory import Hall, Inventory
@@ -68,13 +68,17 @@ class Counter:
         self.till = till_on(database, self.bank, clock=clock)
         self.payer = Payer(self.till)
         catalogue = Catalogue(database, store)
-        seats = StoreSeats(store, self.inventory, SimpleNamespace(require_open=_yes), catalogue)
-        self.late_money = LateMoney(self.till, self.payer, seats, sell_free_with(TicketSeller()), sales_from(catalogue))
+        self.pools = Pools(store)
+        seats = StoreSeats(store, self.inventory, self.pools, SimpleNamespace(require_open=_yes), catalogue)
+        self.late_money = LateMoney(
+            self.till, self.payer, seats, sales_from(catalogue),
+            number=number_with(catalogue), sell_free=sell_free_with(TicketSeller()),
+        )  # fmt: skip
         self.resolver = Resolver(self.till, self.payer, self.late_money, verdict_seconds=VERDICT.total_seconds())
         self._workers = {
             BOOKING: BookingWorker(database, payment_seconds=900, clock=clock),
             TICKETING: TicketingWorker(database, ended=ended_bookings, paid=paid_bookings),
-            RESERVATION: ReservationWorker(store, self.inventory, Pools(store)),
+            RESERVATION: ReservationWorker(store, self.inventory, self.pools),
         }
 
     async def pending(self, seats: Sequence[int] = (0, 1), *, buyer: UUID | None = None, section: str = "A") -> UUID:

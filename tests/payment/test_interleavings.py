@@ -16,12 +16,15 @@ import pytest
 from hypothesis import HealthCheck, example, given, note, settings
 from hypothesis import strategies as st
 
-from aisle.booking import late_money, pay, refund
+from aisle.booking import late_money, pay, refund, review
 from aisle.booking.booking import State
 from aisle.booking.expire import UNPAID, cancel_rows
 from aisle.crash_points import PAYMENT_POINTS
 from aisle.errors import Problem
+from aisle.once import asked
+from aisle.payment.payment import Decision
 from aisle.payment.sandbox import CARDS
+from aisle.payment.store import payment_of
 from tests.payment.counter import WINDOW, Counter, counter
 
 EXAMPLES = 30
@@ -32,6 +35,8 @@ steps = st.one_of(
     st.tuples(st.just("webhook"), st.integers(1, 4)),
     st.tuples(st.sampled_from(["expire", "resolve", "carry", "refund", "cancel"]), st.none()),
     st.tuples(st.sampled_from(["provider_captures", "provider_stalls", "provider_decides"]), st.none()),
+    st.tuples(st.just("decide"), st.sampled_from(list(Decision))),
+    st.tuples(st.just("provider_has"), st.sampled_from([5999, 1, 6500])),
     st.tuples(st.just("stranger"), st.integers(0, 9)),
     st.tuples(st.just("crash"), st.sampled_from(PAYMENT_POINTS)),
 )
@@ -89,6 +94,10 @@ class Run:
             elif what == "stranger":
                 if await at.is_free(detail):
                     await at.pending((detail,))
+            elif what == "provider_has":
+                await self._provider_has(booking, detail)
+            elif what == "decide":
+                await self._decide(booking, detail)
             elif what == "crash":
                 self.crash_at = detail
         except Problem as refusal:
@@ -108,16 +117,30 @@ class Run:
         """A provider may take what it promised without being asked."""
         await self.at.database.execute(
             """update payment.sandbox_charges c set state = 'captured' from payment.payments p
-               where p.id = c.payment and p.buyer = $1 and c.state in ('pending', 'authorised')
-                 and c.card <> 'card_wrong_amount'""",
+               where p.id = c.payment and p.buyer = $1 and c.state in ('pending', 'authorised')""",
             await self.at.buyer_of(booking),
         )
+
+    async def _provider_has(self, booking, amount) -> None:
+        """Another amount than was asked for, and than a person was shown."""
+        await self.at.database.execute(
+            """update payment.sandbox_charges c set amount = $2 from payment.payments p
+               where p.id = c.payment and p.buyer = $1 and c.card = 'card_wrong_amount' and p.state = 'REVIEW'""",
+            await self.at.buyer_of(booking),
+            amount,
+        )
+
+    async def _decide(self, booking, decision) -> None:
+        for row in await self.at.payments_of(await self.at.buyer_of(booking)):
+            if row["state"] == "REVIEW":
+                await review.decide(self.at.till, payment_of(row), decision, asked(uuid4(), None, ""))
+                reached[f"decided {decision}"] += 1
 
 
 async def play(config, steps, seed, patch) -> None:
     async with counter(config) as at:
         run = Run(at, seed)
-        for module in (pay, late_money, refund):
+        for module in (pay, late_money, refund, review):
             patch.setattr(module, "crash_point", run.crash_point)
         booking = await at.pending((0, 1))
         buyer = await at.buyer_of(booking)
@@ -154,6 +177,7 @@ LATE = [
     ("pay", "card_late"), ("provider_stalls", None), ("pass", 1000), ("resolve", None), ("carry", None),
     ("provider_decides", None), ("pass", 400),
 ]  # fmt: skip
+WRONG = [("pay", "card_wrong_amount")]
 FULL_ROW = [("stranger", seat) for seat in range(0, 10, 2)]
 
 
@@ -177,6 +201,11 @@ FULL_ROW = [("stranger", seat) for seat in range(0, 10, 2)]
 @example(plan=[("pay", "card_ok"), ("refund", None), ("crash", "after_provider_refund"), ("resolve", None)], seed=13)
 @example(plan=[("pay", "card_capture_fails"), ("carry", None), ("stranger", 0)], seed=14)
 @example(plan=[("pay", "card_wrong_amount"), ("pay", "card_ok")], seed=15)
+@example(plan=[*WRONG, ("decide", Decision.ACCEPT), ("resolve", None), ("refund", None)], seed=18)
+@example(plan=[*WRONG, ("provider_has", 5999), ("decide", Decision.ACCEPT), ("webhook", 2), ("refund", None)], seed=19)
+@example(plan=[*WRONG, ("provider_captures", None), ("decide", Decision.REFUND), ("webhook", 2)], seed=20)
+@example(plan=[*WRONG, ("pass", 1000), ("expire", None), ("carry", None), ("decide", Decision.ACCEPT)], seed=21)
+@example(plan=[*WRONG, ("crash", "after_decision"), ("decide", Decision.ACCEPT), ("pass", 12)], seed=22)
 @settings(
     max_examples=EXAMPLES, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
@@ -195,5 +224,6 @@ def test_money_kept_is_seats_delivered_whatever_happens_in_whatever_order(config
         "booking CANCELLED paid_late_returned", "booking CANCELLED payment_failed", "booking REFUNDED refunded",
         "crash after_fence", "crash after_authorise", "crash after_sold", "crash after_capture", "crash after_refund",
         "crash after_provider_refund", "crash after_late_claim", "crash after_late_plan", "crash after_late_seats",
+        "crash after_decision", "decided accept", "decided refund",
     }  # fmt: skip
     assert wanted <= set(reached), f"never reached: {sorted(wanted - set(reached))}"

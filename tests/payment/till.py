@@ -5,8 +5,10 @@ from datetime import UTC, datetime
 from unittest.mock import Mock
 
 import asyncpg
+from prometheus_client import CollectorRegistry
 
 from aisle.booking.pay import Till
+from aisle.metrics import MoneyMetrics
 from aisle.money_bridges import sell_with, take_back_with
 from aisle.payment.provider import Provider
 from aisle.payment.sandbox import Sandbox
@@ -38,4 +40,5 @@ def till_on(
         currency_of=currency_of,
         relay=Mock(spec=Relay),
         clock=clock,
+        metrics=MoneyMetrics(CollectorRegistry()),
     )

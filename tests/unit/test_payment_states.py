@@ -14,7 +14,7 @@ LEGAL = {
     "DECLINED": {"LATE", "REVIEW"},
     "ABANDONED": {"DECLINED", "LATE", "VOIDED", "REVIEW"},
     "LATE": {"AUTHORISED", "VOIDED", "RETURNED"},
-    "REVIEW": {"VOIDED", "RETURNED"},
+    "REVIEW": {"LATE"},
 }
 
 

@@ -17,15 +17,15 @@ import structlog
 from aisle.booking import store
 from aisle.booking.booking import Request, State
 from aisle.booking.pay import Payer, Till
+from aisle.booking.payment_moves import book_as_taken, owe_back
 from aisle.booking.place import FindSale, Sale
-from aisle.booking.refund import owe_back
 from aisle.crash_points import crash_point
 from aisle.errors import Problem
 from aisle.limits import LATE_MONEY_SECONDS_MAX, LATE_MONEY_TRIES_MAX
 from aisle.messages import Part
 from aisle.payment import ledger
 from aisle.payment import store as payments
-from aisle.payment.payment import Payment, PaymentState
+from aisle.payment.payment import Decision, Payment, PaymentState
 from aisle.payment.provider import Answer, Verdict
 
 log = structlog.get_logger()
@@ -48,6 +48,9 @@ STILL_WANTED = ("expired", "payment_timeout", "taken")
 
 # AVAILABLE -> SOLD for a booking (a row as `store.lock` gives it); false, and nothing changed, if one is not free.
 SellFree = Callable[[asyncpg.Connection, asyncpg.Record], Awaitable[bool]]
+# (event, booking, parts) -> the parts with tickets of their own where they are places of a pool; None if there are too
+# few. Inside the caller's transaction; the tickets are chosen, not taken.
+Number = Callable[[asyncpg.Connection, int, UUID, Sequence[Part]], Awaitable[tuple[Part, ...] | None]]
 
 
 class _NotSeated(Exception):
@@ -55,19 +58,30 @@ class _NotSeated(Exception):
 
 
 class LateMoney:
-    def __init__(self, till: Till, payer: Payer, seats: SeatsAgain, sell_free: SellFree, find_sale: FindSale) -> None:
+    def __init__(
+        self,
+        till: Till,
+        payer: Payer,
+        seats: SeatsAgain,
+        find_sale: FindSale,
+        *,
+        number: Number,
+        sell_free: SellFree,
+    ) -> None:
         self._till = till
         self._payer = payer
         self._seats = seats
+        self._number = number
         self._sell_free = sell_free
         self._find_sale = find_sale
 
     async def settle(self, payment: Payment) -> None:
         """Bring a LATE payment to its end. Safe to repeat, from wherever an earlier run got to."""
         answer = await self._look(payment)
-        if answer.verdict not in (Verdict.AUTHORISED, Verdict.CAPTURED):
+        if answer.verdict not in (Verdict.AUTHORISED, Verdict.CAPTURED) or payment.decision == Decision.REFUND:
             return await self._return_money(payment, answer)
         if await self._revive(payment):
+            self._till.count_late_money("same_booking")
             await self._payer.capture(payment, answer)
             return None
         while not self._is_too_late(payment):
@@ -89,7 +103,8 @@ class LateMoney:
         if payment.taken:
             return Answer(verdict=Verdict.CAPTURED, reference=payment.reference)
         provider = self._till.providers[payment.provider]
-        return await self._till.ask(provider.look(payment.id, payment.reference, payment.started_at))
+        looked = provider.look(payment.id, payment.reference, payment.started_at)
+        return await self._till.ask(payment.provider, "look", looked)
 
     async def _revive(self, payment: Payment) -> bool:
         """The booking may still wait for money: a provider that said no has changed its mind."""
@@ -151,6 +166,7 @@ class LateMoney:
                 seated = await self._sell_again(connection, payment, id, parts, sale)
         except _NotSeated:
             return None
+        self._till.count_late_money("same_seats" if payment.tries == 1 else "as_good_seats")
         log.info("late_money_seated", payment=str(payment.id), booking=str(id), tries=payment.tries)
         return seated
 
@@ -168,9 +184,10 @@ class LateMoney:
         if old["reason"] not in STILL_WANTED:
             raise _NotSeated  # other money for the same booking was faster
         [placed] = await store.place(connection, [_placing(payment, id, parts, sale)], now=now)
-        if not placed.new:
+        given = await self._number(connection, payment.event_id, id, parts) if placed.new else None
+        if given is None:
             raise _NotSeated
-        await store.to_pending_payment(connection, [(id, tuple(parts))], deadline=now)
+        await store.to_pending_payment(connection, [(id, given)], deadline=now)
         await store.move(connection, [id], State.PAYING)
         if not await self._sell_free(connection, (await store.lock(connection, [id]))[id]):
             raise _NotSeated
@@ -183,17 +200,18 @@ class LateMoney:
         """No seats for it: the promise is given back, or the money is."""
         if answer.verdict is Verdict.AUTHORISED:
             provider = self._till.providers[payment.provider]
-            answer = await self._till.ask(provider.void(payment.id, answer.reference or payment.reference))
+            voided = provider.void(payment.id, answer.reference or payment.reference)
+            answer = await self._till.ask(payment.provider, "void", voided)
         now = self._till.clock()
         async with self._till.database.acquire() as connection, connection.transaction():
-            await store.lock(connection, [payment.booking])
+            row = (await store.lock(connection, [payment.booking]))[payment.booking]
             current = (await payments.lock(connection, [payment.id]))[payment.id]
             if current.state is not PaymentState.LATE:
                 return
             if answer.verdict is Verdict.CAPTURED:
-                await self._book_as_taken(connection, current)
+                await book_as_taken(connection, current, current.money[0], now=now)
                 await owe_back(
-                    connection, current, current.amount, key="late", why="paid_late", parts=(),
+                    connection, current, current.money[0], key=f"late:{current.id}", why="paid_late", parts=(),
                     from_account=ledger.SUSPENSE, now=now,
                 )  # fmt: skip
                 await payments.move(connection, [(payment.id, "")], PaymentState.RETURNED, now=now)
@@ -201,25 +219,24 @@ class LateMoney:
                 raise Problem(503, "provider_undecided", "the provider keeps the promise", retry_after_s=5)
             else:
                 await payments.move(connection, [(payment.id, "")], PaymentState.VOIDED, now=now)
-            await store.say_why(connection, [(payment.booking, "paid_late_returned")])
-        log.info("late_money_returned", payment=str(payment.id), taken=answer.verdict is Verdict.CAPTURED)
-
-    async def _book_as_taken(self, connection: asyncpg.Connection, payment: Payment) -> None:
-        account = ledger.provider_account(payment.provider)
-        entry = ledger.Entry(payment.id, payment.id, "late", account, ledger.SUSPENSE, payment.amount, payment.currency)
-        await ledger.book(connection, [entry], now=self._till.clock())
+            if row["state"] == State.CANCELLED:  # one that lives on with another card has nothing to explain
+                await store.say_why(connection, [(payment.booking, "paid_late_returned")])
+        taken = answer.verdict is Verdict.CAPTURED
+        self._till.count_late_money("returned" if taken else "voided")
+        log.info("late_money_returned", payment=str(payment.id), taken=taken)
 
 
 def _placing(payment: Payment, id: UUID, parts: Sequence[Part], sale: Sale) -> store.Placing:
+    pool = parts[0].section if parts[0].in_pool else None
     return store.Placing(
         id=id,
         event_id=payment.event_id,
         lane=sale.lane,
         buyer=payment.buyer,
-        request=Request(quantity=sum(len(part.seats) for part in parts)),
+        request=Request(quantity=sum(len(part.seats) for part in parts), pool=pool),
         idempotency_key=f"late-{id}",
         request_hash=b"late",
-        seats_max=sale.seats_per_buyer,
-        partition=sale.partitions[parts[0].section],
+        seats_max=sale.limit_of(pool),
+        partition=sale.partitions[parts[0].section] if pool is None else sale.pools[pool].partition,
         epoch=sale.epoch,
     )

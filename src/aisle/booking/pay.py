@@ -6,6 +6,7 @@ on with from wherever it stands. Bookings that are paid at the same moment share
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,6 +25,7 @@ from aisle.errors import Problem
 from aisle.group_commit import GroupCommit
 from aisle.ids import new_id
 from aisle.limits import PAY_BATCH_MAX, PAY_QUEUE_MAX, TICKETS_WAIT_SECONDS
+from aisle.metrics import MoneyMetrics
 from aisle.payment import store as payments
 from aisle.payment.payment import Payment, PaymentState
 from aisle.payment.provider import HAS_MONEY, Answer, Charge, Provider, ProviderSilent, Verdict
@@ -49,14 +51,28 @@ class Till:
     currency_of: CurrencyOf
     relay: Relay
     clock: Callable[[], datetime]
+    metrics: MoneyMetrics
 
-    async def ask(self, answer: Awaitable[Value]) -> Value:
+    async def ask(self, provider: str, call: str, answer: Awaitable[Value]) -> Value:
         """The provider's word, or ProviderSilent when it takes too long."""
+        outcome, started = "silent", time.perf_counter()
         try:
             async with asyncio.timeout(self.provider_seconds):
-                return await answer
+                said = await answer
+            outcome = "answered"
+            return said
         except TimeoutError:
             raise ProviderSilent("the provider did not answer in time") from None
+        finally:
+            took = time.perf_counter() - started
+            self.metrics.provider_seconds.labels(provider, call, outcome).observe(took)
+
+    def count(self, payment: Payment, state: PaymentState) -> None:
+        """A payment has come to a state; called once its transaction has committed."""
+        self.metrics.payments_total.labels(payment.provider, state.value.lower()).inc()
+
+    def count_late_money(self, ending: str) -> None:
+        self.metrics.late_money_total.labels(ending).inc()
 
 
 class Payer:
@@ -97,7 +113,8 @@ class Payer:
             raise Problem(409, "no_action_needed", f"this payment is {payment.state}")
         provider = self._till.providers[payment.provider]
         try:
-            answer = await self._till.ask(provider.confirm(payment.id, payment.reference, proof))
+            confirmed = provider.confirm(payment.id, payment.reference, proof)
+            answer = await self._till.ask(payment.provider, "confirm", confirmed)
         except ProviderSilent:
             return payment
         return await self.advance(payment, answer)
@@ -108,7 +125,8 @@ class Payer:
         if answer.verdict in HAS_MONEY:
             if (answer.amount, answer.currency.upper()) != (payment.amount, payment.currency):
                 async with self._till.database.acquire() as connection:
-                    await moves.review(connection, payment, answer, now=now)
+                    if await moves.review(connection, payment, answer, now=now):
+                        self._till.count(payment, PaymentState.REVIEW)
                 log.error("payment_held_for_review", payment=str(payment.id), amount=answer.amount)
             elif (done := await self._complete(payment, answer)) is not None:
                 return done
@@ -118,8 +136,12 @@ class Payer:
                     await moves.wait_for_buyer(connection, payment, answer, now=now)
                 else:
                     reason = answer.reason or "the provider declined"
-                    await moves.decline(connection, payment, reason, self._till.take_back, now=now)
+                    await self._decline(connection, payment, reason)
         return await self.reread(payment)
+
+    async def _decline(self, connection: asyncpg.Connection, payment: Payment, reason: str) -> None:
+        if await moves.decline(connection, payment, reason, self._till.take_back, now=self._till.clock()):
+            self._till.count(payment, PaymentState.DECLINED)
 
     async def reread(self, payment: Payment) -> Payment:
         async with self._till.database.acquire() as connection:
@@ -133,7 +155,7 @@ class Payer:
             if answer.verdict is not Verdict.CAPTURED and payment.amount > 0:
                 provider = self._till.providers[payment.provider]
                 reference = answer.reference or payment.reference
-                answer = await self._till.ask(provider.capture(payment.id, reference))
+                answer = await self._till.ask(payment.provider, "capture", provider.capture(payment.id, reference))
         except ProviderSilent as silence:
             log.warning("provider_silent", payment=str(payment.id), reason=str(silence))
             return None
@@ -142,17 +164,21 @@ class Payer:
             finished = await self._finishes.submit(payment)
             crash_point("after_paid")
             self._till.relay.wake()
-            return msgspec.structs.replace(payment, state=PaymentState.CAPTURED) if finished else None
+            if not finished:
+                return None
+            self._till.count(payment, PaymentState.CAPTURED)
+            return msgspec.structs.replace(payment, state=PaymentState.CAPTURED)
         if answer.verdict is not Verdict.PENDING:
             async with self._till.database.acquire() as connection:
-                await moves.decline(connection, payment, answer.reason, self._till.take_back, now=self._till.clock())
+                await self._decline(connection, payment, answer.reason)
             await self._call_off(payment)
         return None
 
     async def _call_off(self, payment: Payment) -> None:
         """What could not be captured is given back, so that nobody captures it tomorrow."""
         try:
-            await self._till.ask(self._till.providers[payment.provider].void(payment.id, payment.reference))
+            voided = self._till.providers[payment.provider].void(payment.id, payment.reference)
+            await self._till.ask(payment.provider, "void", voided)
         except ProviderSilent as silence:
             log.warning("promise_not_given_back", payment=str(payment.id), reason=str(silence))
 
@@ -164,7 +190,8 @@ class Payer:
         if payment.amount == 0:
             return Answer(verdict=Verdict.AUTHORISED, currency=payment.currency)
         charge = Charge(payment.id, payment.booking, payment.amount, payment.currency, payment.method)
-        return await self._till.ask(self._till.providers[payment.provider].authorise(charge))
+        authorised = self._till.providers[payment.provider].authorise(charge)
+        return await self._till.ask(payment.provider, "authorise", authorised)
 
     async def _complete(self, payment: Payment, answer: Answer) -> Payment | None:
         waited = 0.0

@@ -26,7 +26,6 @@ from aisle.booking.refund import refund
 from aisle.booking.resolve import Resolver
 from aisle.errors import Problem
 from aisle.hot_route import hot, read_header, read_json, send_json
-from aisle.limits import PAGE_ROWS_MAX
 from aisle.messages import Part
 from aisle.payment import store as payments
 from aisle.payment.payment import Payment, PaymentState, Refund
@@ -64,7 +63,10 @@ class RefundView(msgspec.Struct, frozen=True):
 
 
 class PaymentView(msgspec.Struct, frozen=True, kw_only=True):
-    """`action` is what the buyer has to do next, empty if nothing: `confirm`, or what the provider's page needs."""
+    """`action` is what the buyer has to do next, empty if nothing: `confirm`, or what the provider's page needs.
+
+    `held` is what the provider has, where that is not the amount; `decision` what a person decided about it.
+    """
 
     id: UUID
     booking_id: UUID
@@ -74,6 +76,9 @@ class PaymentView(msgspec.Struct, frozen=True, kw_only=True):
     provider: str
     action: str
     reason: str
+    held: int | None = None
+    held_currency: str | None = None
+    decision: str = ""
     refunds: list[RefundView] = []
 
 
@@ -123,7 +128,7 @@ def _buyer_routes(desk: MoneyDesk) -> list[Any]:
         async with desk.till.database.acquire() as connection:
             found = await payments.of_booking(connection, booking_id, actor.account_id)
             refunds = await payments.refunds_of(connection, [payment.id for payment in found])
-        return [_view(payment, [r for r in refunds if r.payment == payment.id]) for payment in found]
+        return [payment_view(payment, [r for r in refunds if r.payment == payment.id]) for payment in found]
 
     @post(
         "/bookings/{booking_id:uuid}/payments/{payment_id:uuid}/confirm",
@@ -168,12 +173,7 @@ def _seller_routes(desk: MoneyDesk) -> list[Any]:
             await refund(desk.till, booking_id, seats=seats, why="refunded_by_seller", key=idempotency_key)
         return await _shown(desk, await _sold_by(desk, booking_id, actor.account_id))
 
-    @get("/payments/review", summary="Payments that wait for a person's decision")
-    async def list_reviews() -> list[PaymentView]:
-        async with desk.till.database.acquire() as connection:
-            return [_view(p) for p in await payments.in_state(connection, PaymentState.REVIEW, PAGE_ROWS_MAX)]
-
-    return [refund_for_buyer, list_reviews]
+    return [refund_for_buyer]
 
 
 def _webhook_routes(desk: MoneyDesk) -> list[Any]:
@@ -191,10 +191,10 @@ def _answer(payment: Payment) -> PaymentView:
     """The payment; a decline is a refusal, so that no client takes it for a success."""
     if payment.state is PaymentState.DECLINED:
         raise Problem(402, "payment_declined", payment.reason or "the provider declined")
-    return _view(payment)
+    return payment_view(payment)
 
 
-def _view(payment: Payment, refunds: Sequence[Refund] = ()) -> PaymentView:
+def payment_view(payment: Payment, refunds: Sequence[Refund] = ()) -> PaymentView:
     return PaymentView(
         id=payment.id,
         booking_id=payment.booking,
@@ -204,6 +204,9 @@ def _view(payment: Payment, refunds: Sequence[Refund] = ()) -> PaymentView:
         provider=payment.provider,
         action=payment.action,
         reason=payment.reason,
+        held=payment.held,
+        held_currency=payment.held_currency,
+        decision=payment.decision,
         refunds=[RefundView(refund.amount, refund.currency, refund.state, refund.why) for refund in refunds],
     )
 

@@ -17,11 +17,12 @@ from aisle.booking import store
 from aisle.booking.booking import State
 from aisle.booking.expire import cancel_rows
 from aisle.errors import Problem
+from aisle.ids import new_id
 from aisle.limits import PAYMENT_LEASE_SECONDS
 from aisle.messages import BookingPaid, Message, Part
 from aisle.payment import ledger
 from aisle.payment import store as payments
-from aisle.payment.payment import UNDECIDED, Payment, PaymentState
+from aisle.payment.payment import UNDECIDED, Payment, PaymentState, Refund
 from aisle.payment.provider import Answer, Verdict
 
 LEASE = timedelta(seconds=PAYMENT_LEASE_SECONDS)
@@ -168,9 +169,7 @@ async def _came_late(connection: asyncpg.Connection, payment: Payment, answer: A
     if not await payments.move(connection, [(payment.id, answer.reference)], PaymentState.LATE, now=now, taken=taken):
         return payment.state is PaymentState.LATE
     if taken:
-        account = ledger.provider_account(payment.provider)
-        entry = ledger.Entry(payment.id, payment.id, "late", account, ledger.SUSPENSE, payment.amount, payment.currency)
-        await ledger.book(connection, [entry], now=now)
+        await book_as_taken(connection, payment, payment.money[0], now=now)
     return True
 
 
@@ -189,18 +188,53 @@ async def finish(
             and rows[payment.booking]["state"] == State.PAYING
         ]
         await payments.move(connection, [(payment.id, "") for payment in ready], PaymentState.CAPTURED, now=now)
-        await ledger.book(connection, [_sale(payment) for payment in ready], now=now)
+        await ledger.book(connection, [entry for payment in ready for entry in _sale(payment)], now=now)
+        for payment in ready:
+            if payment.money[0] > payment.amount:
+                await _owe_excess(connection, payment, now=now)
         await store.move(connection, [payment.booking for payment in ready], State.PAID)
         messages: list[Message] = [_paid(rows[payment.booking]) for payment in ready]
         await store.write_outbox(connection, messages, now=now)
     return {payment.id for payment in ready}
 
 
-def _sale(payment: Payment) -> ledger.Entry:
+def _sale(payment: Payment) -> list[ledger.Entry]:
+    """Sales are the price of what was delivered, also where a person accepted less."""
     # Money that came late was booked when it came.
     what = "late_sale" if payment.taken else "sale"
     account = ledger.SUSPENSE if payment.taken else ledger.provider_account(payment.provider)
-    return ledger.Entry(payment.id, payment.id, what, account, ledger.SALES, payment.amount, payment.currency)
+    paid = min(payment.amount, payment.money[0])
+    sale = ledger.Entry(payment.id, payment.id, what, account, ledger.SALES, paid, payment.currency)
+    waived = payment.amount - paid
+    return [sale, *([_waived(payment, waived)] if waived else [])]
+
+
+def _waived(payment: Payment, amount: int) -> ledger.Entry:
+    return ledger.Entry(payment.id, payment.id, "waived", ledger.ADJUSTMENTS, ledger.SALES, amount, payment.currency)
+
+
+async def _owe_excess(connection: asyncpg.Connection, payment: Payment, *, now: datetime) -> None:
+    """More was paid than the seats cost: the rest goes back at once."""
+    excess = payment.money[0] - payment.amount
+    if not payment.taken:
+        await book_as_taken(connection, payment, excess, now=now)
+    await owe_back(
+        connection,
+        payment,
+        excess,
+        key=f"excess:{payment.id}",
+        why="overpaid",
+        parts=(),
+        from_account=ledger.SUSPENSE,
+        now=now,
+    )
+
+
+async def book_as_taken(connection: asyncpg.Connection, payment: Payment, amount: int, *, now: datetime) -> None:
+    """The provider has this, and no seats were delivered for it yet."""
+    account = ledger.provider_account(payment.provider)
+    entry = ledger.Entry(payment.id, payment.id, "late", account, ledger.SUSPENSE, amount, payment.money[1])
+    await ledger.book(connection, [entry], now=now)
 
 
 def _paid(row: asyncpg.Record) -> BookingPaid:
@@ -220,33 +254,36 @@ def _paid(row: asyncpg.Record) -> BookingPaid:
 
 async def decline(
     connection: asyncpg.Connection, payment: Payment, reason: str, take_back: TakeBack, *, now: datetime
-) -> None:
+) -> bool:
     """No money. The booking waits for another card if there is time; if its tickets were sold already, they go back."""
     async with connection.transaction():
         rows = await store.lock(connection, [payment.booking])
         current = (await payments.lock(connection, [payment.id]))[payment.id]
         if not await payments.move(connection, [(payment.id, "")], PaymentState.DECLINED, now=now, reason=reason):
-            return
+            return False
         if current.state in UNDECIDED:
             await store.move(connection, [current.booking], State.PENDING_PAYMENT)
         elif current.state is PaymentState.AUTHORISED:
             row = rows[current.booking]
             assert await take_back(connection, row, store.parts_of(row["parts"]), why="payment_failed", now=now)
             await store.end(connection, [(row["id"], "payment_failed")], State.CANCELLED, now=now)
+    return True
 
 
-async def abandon(connection: asyncpg.Connection, payment: Payment, *, now: datetime) -> None:
+async def abandon(connection: asyncpg.Connection, payment: Payment, *, now: datetime) -> bool:
     """The provider took too long, and the buyer's time is over: the seats are let go, the provider is asked on."""
     async with connection.transaction():
         row = (await store.lock(connection, [payment.booking])).get(payment.booking)
         if row is not None and row["deadline"] > now:
-            return
+            return False
         await payments.lock(connection, [payment.id])
-        if await payments.move(connection, [(payment.id, "")], PaymentState.ABANDONED, now=now):
-            await cancel_rows(connection, [payment.booking], "payment_timeout", (State.PAYING,), now=now)
+        if not await payments.move(connection, [(payment.id, "")], PaymentState.ABANDONED, now=now):
+            return False
+        await cancel_rows(connection, [payment.booking], "payment_timeout", (State.PAYING,), now=now)
+    return True
 
 
-async def review(connection: asyncpg.Connection, payment: Payment, answer: Answer, *, now: datetime) -> None:
+async def review(connection: asyncpg.Connection, payment: Payment, answer: Answer, *, now: datetime) -> bool:
     """The provider has other money than was asked for: no seats for it, and a person decides."""
     reason = f"the provider has {answer.amount} {answer.currency}, asked were {payment.amount} {payment.currency}"
     async with connection.transaction():
@@ -254,8 +291,33 @@ async def review(connection: asyncpg.Connection, payment: Payment, answer: Answe
         current = (await payments.lock(connection, [payment.id]))[payment.id]
         moves = [(payment.id, answer.reference)]
         held = await payments.move(connection, moves, PaymentState.REVIEW, now=now, reason=reason)
+        if held:
+            await payments.note_held(connection, payment.id, answer.amount, answer.currency.upper())
         if held and current.state in UNDECIDED:
             await store.move(connection, [current.booking], State.PENDING_PAYMENT)
+    return bool(held)
+
+
+async def owe_back(
+    connection: asyncpg.Connection,
+    payment: Payment,
+    amount: int,
+    *,
+    key: str,
+    why: str,
+    parts: Sequence[Part],
+    from_account: str,
+    now: datetime,
+) -> None:
+    """Owe money to a buyer, in the books and as an order to the provider."""
+    order = Refund(
+        id=new_id(now), payment=payment.id, booking=payment.booking, amount=amount, currency=payment.money[1],
+        state="ASKED", why=why, looks=0,
+    )  # fmt: skip
+    await payments.ask_refund(connection, order, key=key, seats=parts, now=now)
+    what = "refund" if from_account == ledger.SALES else "late_return"
+    entry = ledger.Entry(payment.id, order.id, what, from_account, ledger.REFUNDS, amount, order.currency)
+    await ledger.book(connection, [entry], now=now)
 
 
 async def wait_for_buyer(connection: asyncpg.Connection, payment: Payment, answer: Answer, *, now: datetime) -> None:

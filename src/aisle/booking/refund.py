@@ -14,6 +14,7 @@ import msgspec
 from aisle.booking import store
 from aisle.booking.booking import State
 from aisle.booking.pay import Till
+from aisle.booking.payment_moves import owe_back
 from aisle.crash_points import crash_point
 from aisle.errors import Problem
 from aisle.ids import new_id
@@ -44,11 +45,7 @@ async def refund(
         if not await till.take_back(connection, row, going, why="refunded", now=now):
             raise Problem(409, "already_in", "somebody has entered with a ticket of this booking")
         staying = _without(parts, going)
-        amount = sum(part.price * len(part.seats) for part in going)
-        if amount:
-            await owe_back(
-                connection, payment, amount, key=key, why=why, parts=going, from_account=ledger.SALES, now=now
-            )
+        await _owe_price(connection, payment, going, key=key, why=why, now=now)
         if staying:
             await store.keep_only(connection, row, staying)
         else:
@@ -57,25 +54,17 @@ async def refund(
     crash_point("after_refund")
 
 
-async def owe_back(
-    connection: asyncpg.Connection,
-    payment: Payment,
-    amount: int,
-    *,
-    key: str,
-    why: str,
-    parts: Sequence[Part],
-    from_account: str,
-    now: datetime,
+async def _owe_price(
+    connection: asyncpg.Connection, payment: Payment, going: Sequence[Part], *, key: str, why: str, now: datetime
 ) -> None:
-    """Owe money to a buyer, in the books and as an order to the provider."""
-    order = Refund(
-        id=new_id(now), payment=payment.id, booking=payment.booking, amount=amount, currency=payment.currency,
-        state="ASKED", why=why, looks=0,
-    )  # fmt: skip
-    await payments.ask_refund(connection, order, key=key, seats=parts, now=now)
-    what = "refund" if from_account == ledger.SALES else "late_return"
-    entry = ledger.Entry(payment.id, order.id, what, from_account, ledger.REFUNDS, amount, payment.currency)
+    """Each seat goes back for what was paid for it; where less was accepted, for what is left of that."""
+    price = sum(part.price * len(part.seats) for part in going)
+    amount = min(price, payment.money[0] - payment.refunded)
+    if amount:
+        await owe_back(connection, payment, amount, key=key, why=why, parts=going, from_account=ledger.SALES, now=now)
+    entry = ledger.Entry(
+        payment.id, new_id(now), "unwaived", ledger.SALES, ledger.ADJUSTMENTS, price - amount, payment.currency
+    )
     await ledger.book(connection, [entry], now=now)
 
 
@@ -85,7 +74,8 @@ async def give_back_money(till: Till, refund: Refund) -> None:
         payment = await payments.find(connection, refund.payment)
     assert payment is not None
     provider = till.providers[payment.provider]
-    if not await till.ask(provider.refund(refund.id, payment.id, payment.reference, refund.amount)):
+    given = provider.refund(refund.id, payment.id, payment.reference, refund.amount)
+    if not await till.ask(payment.provider, "refund", given):
         raise ProviderSilent("the refund is not done yet")
     crash_point("after_provider_refund")
     now = till.clock()

@@ -45,7 +45,7 @@ log = structlog.get_logger()
 
 class Resolver:
     def __init__(self, till: Till, payer: Payer, late_money: LateMoney, *, verdict_seconds: float) -> None:
-        self._till = till
+        self.till = till
         self._payer = payer
         self._late_money = late_money
         self._verdict = timedelta(seconds=verdict_seconds)
@@ -62,8 +62,8 @@ class Resolver:
 
     async def resolve_due(self) -> int:
         """Go on with what is due; returns how many payments and refunds that were."""
-        now = self._till.clock()
-        async with self._till.database.acquire() as connection:
+        now = self.till.clock()
+        async with self.till.database.acquire() as connection:
             due = await payments.due(connection, now=now, lease=LEASE, limit=RESOLVE_ROWS_MAX)
             refunds = await payments.due_refunds(connection, now=now, lease=LEASE, limit=RESOLVE_ROWS_MAX)
         work = [*map(self._resolve_or_wait, due), *map(self._refund_or_wait, refunds)]
@@ -89,11 +89,11 @@ class Resolver:
     async def hear(self, provider: str, body: bytes, headers: Mapping[str, str]) -> None:
         """A webhook: proof that something happened to a payment. What happened is asked of the provider itself, so
         that webhooks which come twice, late or in another order do no harm."""
-        if provider not in self._till.providers:
+        if provider not in self.till.providers:
             raise NoticeRefused(404, "unknown_provider", "no such payment provider")
-        now = self._till.clock()
-        notice = self._till.providers[provider].read_notice(body, headers, now)
-        async with self._till.database.acquire() as connection:
+        now = self.till.clock()
+        notice = self.till.providers[provider].read_notice(body, headers, now)
+        async with self.till.database.acquire() as connection:
             payment = await payments.find(connection, notice.payment)
         if payment is None or payment.provider != provider:
             raise NoticeRefused(404, "unknown_payment", "no such payment")
@@ -103,48 +103,51 @@ class Resolver:
                 await self.resolve(payment)
         except ProviderSilent:
             raise Problem(503, "provider_silent", "the provider cannot be asked now", retry_after_s=5) from None
-        async with self._till.database.acquire() as connection:
+        async with self.till.database.acquire() as connection:
             await payments.note_heard(connection, provider, notice, now=now)
 
     async def _look(self, payment: Payment) -> Answer:
         if payment.amount == 0:
             return Answer(verdict=Verdict.AUTHORISED, currency=payment.currency)
-        provider = self._till.providers[payment.provider]
+        provider = self.till.providers[payment.provider]
         try:
-            return await self._till.ask(provider.look(payment.id, payment.reference, payment.started_at))
+            looked = provider.look(payment.id, payment.reference, payment.started_at)
+            return await self.till.ask(payment.provider, "look", looked)
         except ProviderSilent:
             if payment.state in UNDECIDED and self._is_overdue(payment):
                 return Answer(verdict=Verdict.PENDING)
             raise
 
     async def _decide(self, payment: Payment, answer: Answer) -> None:
-        now = self._till.clock()
+        now = self.till.clock()
         if answer.verdict is Verdict.UNKNOWN and now - payment.started_at < timedelta(seconds=UNHEARD_SECONDS):
             return  # the request that began it may still be on its way
         nothing_there = answer.verdict in (Verdict.UNKNOWN, Verdict.VOIDED)
         if payment.state is PaymentState.ABANDONED and nothing_there:
-            async with self._till.database.acquire() as connection:
-                await payments.move(connection, [(payment.id, "")], PaymentState.VOIDED, now=now)
+            async with self.till.database.acquire() as connection:
+                if await payments.move(connection, [(payment.id, "")], PaymentState.VOIDED, now=now):
+                    self.till.count(payment, PaymentState.VOIDED)
         elif answer.verdict is Verdict.ACTION and payment.state in UNDECIDED and self._is_overdue(payment):
             await self._give_up_waiting_for_buyer(payment)
         elif answer.verdict is Verdict.PENDING and payment.state in UNDECIDED and self._is_overdue(payment):
-            async with self._till.database.acquire() as connection:
-                await moves.abandon(connection, payment, now=now)
-            self._till.relay.wake()
+            async with self.till.database.acquire() as connection:
+                if await moves.abandon(connection, payment, now=now):
+                    self.till.count(payment, PaymentState.ABANDONED)
+            self.till.relay.wake()
         elif not (payment.state is PaymentState.DECLINED and nothing_there):
             await self._payer.advance(payment, answer)
 
     async def _give_up_waiting_for_buyer(self, payment: Payment) -> None:
         """A step that nobody took is called off at the provider first, so that it cannot be taken tomorrow."""
-        provider = self._till.providers[payment.provider]
-        answer = await self._till.ask(provider.void(payment.id, payment.reference))
+        provider = self.till.providers[payment.provider]
+        answer = await self.till.ask(payment.provider, "void", provider.void(payment.id, payment.reference))
         reason = "the confirmation did not come in time"
         if answer.verdict is Verdict.VOIDED:
             answer = Answer(verdict=Verdict.DECLINED, reason=reason)
         await self._payer.advance(payment, answer)
 
     def _is_overdue(self, payment: Payment) -> bool:
-        return self._till.clock() - payment.started_at >= self._verdict
+        return self.till.clock() - payment.started_at >= self._verdict
 
     async def _resolve_or_wait(self, payment: Payment) -> None:
         async with self._slots:
@@ -154,15 +157,15 @@ class Resolver:
                 log.warning("payment_waits", payment=str(payment.id), state=payment.state, reason=str(error))
             pause = timedelta(seconds=min(2 ** min(payment.looks, 10), LOOK_SECONDS_MAX))
             if payment.state is not PaymentState.LATE:
-                async with self._till.database.acquire() as connection:
-                    await payments.postpone(connection, payment.id, self._till.clock() + pause)
+                async with self.till.database.acquire() as connection:
+                    await payments.postpone(connection, payment.id, self.till.clock() + pause)
 
     async def _refund_or_wait(self, refund: Refund) -> None:
         async with self._slots:
             try:
-                await give_back_money(self._till, refund)
+                await give_back_money(self.till, refund)
             except AWAY as error:
                 log.error("refund_waits", refund=str(refund.id), looks=refund.looks, reason=str(error))
                 pause = timedelta(seconds=min(2 ** min(refund.looks, 10), LOOK_SECONDS_MAX))
-                async with self._till.database.acquire() as connection:
-                    await payments.postpone_refund(connection, refund.id, self._till.clock() + pause)
+                async with self.till.database.acquire() as connection:
+                    await payments.postpone_refund(connection, refund.id, self.till.clock() + pause)

@@ -2,6 +2,7 @@
 
     provider:<name>   money that the provider has taken for us      suspense   taken, and no seats delivered for it yet
     sales             kept, for seats that were delivered           refunds    owed back, the provider not done yet
+    adjustments       what sold seats cost beyond the money that a person accepted for them (negative)
 
 At rest `sales` is the price of all sold tickets, and `suspense` and `refunds` are empty but for what a person reviews.
 """
@@ -16,6 +17,7 @@ import msgspec
 SALES = "sales"
 SUSPENSE = "suspense"
 REFUNDS = "refunds"
+ADJUSTMENTS = "adjustments"
 
 # A cause is booked once: a repeat of the whole transaction changes nothing.
 BOOK = """

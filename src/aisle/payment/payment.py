@@ -33,7 +33,7 @@ MEANINGS: dict[PaymentState, str] = {
     PaymentState.CAPTURED: "the money is ours, the seats are the buyer's; the booking is PAID",
     PaymentState.DECLINED: "no money; the buyer may try again while there is time",
     PaymentState.ABANDONED: "the provider did not decide in time and the seats were let go; it is still asked",
-    PaymentState.LATE: "money came after the seats were let go: seats again, or the money back",
+    PaymentState.LATE: "money without seats: it came late or was decided about; seats again, or the money back",
     PaymentState.VOIDED: "the promise was given back, no money moved",
     PaymentState.RETURNED: "all of the money went back",
     PaymentState.REVIEW: "another amount or currency than was asked for: a person decides",
@@ -68,7 +68,8 @@ MOVES: dict[PaymentState, frozenset[PaymentState]] = {
         {PaymentState.DECLINED, PaymentState.LATE, PaymentState.VOIDED, PaymentState.REVIEW}
     ),
     PaymentState.LATE: frozenset({PaymentState.AUTHORISED, PaymentState.VOIDED, PaymentState.RETURNED}),
-    PaymentState.REVIEW: frozenset({PaymentState.VOIDED, PaymentState.RETURNED}),
+    # Decided: seats for it or the money back, as for money that came late.
+    PaymentState.REVIEW: frozenset({PaymentState.LATE}),
     PaymentState.VOIDED: frozenset(),
     PaymentState.RETURNED: frozenset(),
 }
@@ -102,6 +103,22 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime
     late_at: datetime | None
     looks: int
+    # what the provider has, where it is not what was asked for; and what a person decided about it
+    held: int | None = None
+    held_currency: str | None = None
+    decision: str = ""
+
+    @property
+    def money(self) -> tuple[int, str]:
+        """What the provider has, or will have: what goes back if all of it does."""
+        if self.held is None or self.held_currency is None:
+            return self.amount, self.currency
+        return self.held, self.held_currency
+
+
+class Decision(StrEnum):
+    ACCEPT = "accept"
+    REFUND = "refund"
 
 
 class Refund(msgspec.Struct, frozen=True, kw_only=True):

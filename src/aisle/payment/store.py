@@ -105,11 +105,32 @@ async def kept_for(connection: asyncpg.Connection, booking: UUID) -> Payment | N
     return payment_of(row) if row else None
 
 
-async def in_state(connection: asyncpg.Connection, state: PaymentState, limit: int) -> list[Payment]:
+async def in_review(connection: asyncpg.Connection, events: Sequence[int] | None, limit: int) -> list[Payment]:
+    """Payments that wait for a person's decision, the oldest first; for these events, or for all."""
     rows = await connection.fetch(
-        f"select {COLUMNS} from payment.payments where state = $1 order by id limit $2", state.value, limit
+        f"""select {COLUMNS} from payment.payments
+            where state = 'REVIEW' and ($1::bigint[] is null or event_id = any($1)) order by id limit $2""",
+        events,
+        limit,
     )
     return [payment_of(row) for row in rows]
+
+
+async def note_held(connection: asyncpg.Connection, id: UUID, amount: int, currency: str) -> None:
+    """Write down what the provider has, where it is not what was asked for."""
+    await connection.execute(
+        """update payment.payments
+           set held = case when ($2, $3) = (amount, currency::text) then null else $2 end,
+               held_currency = case when ($2, $3) = (amount, currency::text) then null else $3 end
+           where id = $1""",
+        id,
+        amount,
+        currency,
+    )
+
+
+async def note_decision(connection: asyncpg.Connection, id: UUID, decision: str) -> None:
+    await connection.execute("update payment.payments set decision = $2 where id = $1", id, decision)
 
 
 async def move(
