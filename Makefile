@@ -5,10 +5,10 @@ PYTEST_WORKERS ?= 4
 PYTEST = .venv/bin/pytest -n $(PYTEST_WORKERS) --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help up setup test check docs bench chaos lock clean
+.PHONY: help up setup test check docs screenshots bench chaos lock clean
 
 help:  ## list the verbs
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 up: .venv/runtime  ## install, start everything, load a demo hall, print the address; Ctrl-C stops
 	@.venv/bin/aisle up --demo
@@ -32,6 +32,10 @@ bench: .venv/development  ## run every benchmark and keep the figures
 chaos: .venv/development  ## fault tests, the random ones for MINUTES (10) from SEED on
 	CHAOS_SEED=$(SEED) CHAOS_MINUTES=$(or $(MINUTES),10) $(PYTEST) \
 		-o faulthandler_timeout=0 tests/chaos tests/penstock/test_kills.py tests/penstock/test_transactions_crash.py
+
+screenshots: .venv/development  ## take the pictures of the pages anew, from a system it starts (needs Chromium)
+	@tests/install-programs.sh
+	.venv/bin/python docs/pictures/take_screenshots.py
 
 docs: .venv/development  ## write the reference pages that are drawn from the code
 	.venv/bin/python docs/generate.py

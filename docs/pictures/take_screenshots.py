@@ -1,6 +1,6 @@
 """Take the pictures of the pages that the documentation shows, from a system that runs.
 
-    python docs/pictures/take_screenshots.py
+    make screenshots
 
 Starts the product on a directory of its own, loads the demonstration, lets buyers loose on it until there is
 something to see, then walks through a purchase with Chromium. Needs what tests/browser needs.

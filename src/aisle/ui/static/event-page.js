@@ -142,13 +142,15 @@ async function findBest(form, hall, list) {
   const order = { mode: "best_available", quantity: Number(data.get("quantity")) };
   if (data.get("section")) order.section = data.get("section");
   if (data.get("accessible")) order.accessible = 1;
-  const hold = await holdAndSay(order);
+  const hold = await holdAndSay(order, byId("best-wrong"));
   const [part] = hold?.seats ?? [];
   const place = part && hall.byName.get(`${part.section}-${part.subsection}`);
   if (place) list.show(place);
 }
 
-async function holdAndSay(order) {
+// `wrong` is the place beside the form's fields where a refusal is said.
+async function holdAndSay(order, wrong) {
+  wrong.textContent = "";
   try {
     const hold = await cart.hold(eventId, order);
     say(
@@ -158,7 +160,7 @@ async function holdAndSay(order) {
     );
     return hold;
   } catch (problem) {
-    say(explain(problem));
+    wrong.textContent = explain(problem);
     return null;
   }
 }
@@ -167,7 +169,8 @@ function showPools(hall) {
   const panel = byId("pools");
   panel.hidden = hall.pools.length === 0;
   for (const pool of hall.pools) {
-    const count = make("input", { type: "number", min: 1, max: pool.places_per_buyer, value: 1, inputmode: "numeric" });
+    const count = make("input", { type: "number", min: 1, max: pool.places_per_buyer, value: 1, inputmode: "numeric", required: true });
+    const wrong = make("p", { class: "wrong", role: "alert" });
     const button = make("button", {}, text("pick.pool_button"));
     const left = make("p", { class: "note" });
     const form = make(
@@ -178,15 +181,21 @@ function showPools(hall) {
     );
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      busy(button, () =>
-        holdAndSay({ mode: "best_available", pool: pool.section, quantity: Number(count.value) || 1 }),
+      const isCount = count.checkValidity();
+      count.setAttribute("aria-invalid", String(!isCount));
+      if (!isCount) {
+        wrong.textContent = text("pick.bad_count", { most: pool.places_per_buyer });
+        return count.focus();
+      }
+      return busy(button, () =>
+        holdAndSay({ mode: "best_available", pool: pool.section, quantity: Number(count.value) }, wrong),
       );
     });
     const update = () =>
       (left.textContent = `${money(pool.price, hall.currency)} · ${text("event.left", { count: pool.available })}`);
     hall.addEventListener("change", update);
     update();
-    panel.append(form, left);
+    panel.append(form, wrong, left);
   }
 }
 

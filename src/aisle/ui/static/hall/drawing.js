@@ -12,6 +12,7 @@ export const SEAT_PIXELS = 9;
 const MOVING_SEAT_PIXELS = 18;
 const LABEL_PIXELS = 15;
 const BLOCK_NAME_PIXELS = 7;
+const BLOCK_NAME_AWAY = 9;
 const PILL_HEIGHT = 26;
 
 export class Drawing {
@@ -190,20 +191,20 @@ export class Drawing {
     }
   }
 
+  // Along the back of each block, turned with it: a level name would lie on the corner of a block that is turned.
   drawBlockNames(view) {
+    const { context } = this;
     for (const block of this.layout.blocks) {
       if (!isVisible(block, view)) continue;
-      const away = block.place.rows + 1.2;
+      const away = block.place.rows + 0.6 + BLOCK_NAME_AWAY / view.k;
       const x = block.x + (block.place.perRow / 2) * block.cos + away * block.sin;
       const y = block.y - (block.place.perRow / 2) * block.sin + away * block.cos;
-      this.writeCentred(
-        `${block.place.section} ${block.place.number}`,
-        x * view.k + view.x,
-        y * view.k + view.y,
-        12,
-        this.colours.soft,
-      );
+      const upright = block.cos < 0 ? Math.PI : 0;
+      context.setTransform(view.ratio, 0, 0, view.ratio, (x * view.k + view.x) * view.ratio, (y * view.k + view.y) * view.ratio);
+      context.rotate(Math.atan2(-block.sin, block.cos) + upright);
+      this.writeCentred(`${block.place.section} ${block.place.number}`, 0, 0, 12, this.colours.soft);
     }
+    context.setTransform(view.ratio, 0, 0, view.ratio, 0, 0);
   }
 
   writePill(words, x, y, dot) {
