@@ -21,11 +21,13 @@ import pytest
 import uvloop
 
 from aisle.config import Config
+from aisle.embedded import process
 from aisle.embedded.server import free_port
 from aisle.embedded.supervisor import Supervisor
 from aisle.metrics import Metrics
 from aisle.migrate import migrate
 from tests.apache_kafka import answers, apache_kafka
+from tests.patience import PATIENCE_SECONDS
 
 _prefixes = itertools.count()
 
@@ -70,6 +72,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A server that starts on a busy machine, among four workers, may take longer than a person would wait for it.
+    process.START_SECONDS = PATIENCE_SECONDS
     # A worker that has run hundreds of tests with real clients has more open files than the usual soft limit allows.
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
