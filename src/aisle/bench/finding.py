@@ -1,7 +1,8 @@
 """How long one question takes: find and take two seats in a subsection or in the hall, open an event, read its status.
 
-Time inside the server comes from its SLOWLOG with the threshold at zero: microseconds of every single call. What needs
-several round trips, or Python on our side, is timed as its caller sees it.
+Time inside the server comes from its SLOWLOG with the threshold at zero: wall-clock microseconds of every single call,
+collecting garbage and being put off the core included. What needs several round trips, or Python on our side, is timed
+as its caller sees it.
 """
 
 import random
@@ -13,17 +14,22 @@ import msgspec
 from aisle.bench.cost import percentile
 from aisle.bench.selling import PARTY
 from aisle.bench.stage import EPOCH, Stage
-from aisle.reservation.claims import Claim, Settlement, Verb
+from aisle.reservation.claims import Claim, Outcome, Settled, Settlement, Verb
 from aisle.reservation.hall import HallChooser
-from aisle.reservation.inventory import CLAIM, Hall
+from aisle.reservation.inventory import CLAIM, SETTLE, Hall
 from aisle.reservation.keys import Place
 from aisle.reservation.reads import statuses
 from aisle.reservation.subsection import Subsection
+from aisle.store import Command
 
 PERCENT_FULL = (0, 50, 95, 99)
 SAMPLES_A_PATTERN = 50
 WARM_UP_CLAIMS = 5
 SLOWLOG = {"slowlog-log-slower-than": 0, "slowlog-max-len": 10_000}
+
+_pack = msgspec.msgpack.Encoder().encode
+_outcomes = msgspec.msgpack.Decoder(list[Outcome]).decode
+_settled = msgspec.msgpack.Decoder(list[Settled]).decode
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -33,15 +39,19 @@ class Spread(msgspec.Struct, frozen=True):
     samples: int
 
 
-async def measure_finding(stage: Stage) -> dict[int, Spread]:
-    """Server microseconds to find and take two adjacent seats, by how full the subsection is."""
+async def measure_finding(stage: Stage, *, in_a_row: bool) -> dict[int, Spread]:
+    """Server microseconds to find and take two adjacent seats, by how full the subsection is.
+
+    Each claim is released before the next. In a row, as in a rush, the server has the next call when it ends one;
+    otherwise it waits for each and finds its memory as cold as others on the machine have made it.
+    """
     before = await stage.store.call("CONFIG", "GET", *SLOWLOG)
     await _configure(stage, SLOWLOG)
     spreads = {}
     for percent in PERCENT_FULL:
         samples: list[int] = []
         for pattern in range(max(1, stage.sizes.samples // SAMPLES_A_PATTERN)):
-            samples += await _times_of_pattern(stage, percent, seed=1000 * percent + pattern)
+            samples += await _times_of_pattern(stage, percent, 1000 * percent + pattern, in_a_row)
         spreads[percent] = spread_of(samples)
     await _configure(stage, dict(zip(before[::2], before[1::2], strict=True)))
     return spreads
@@ -101,7 +111,7 @@ def spread_of(samples: Sequence[float]) -> Spread:
     return Spread(round(p50, 3), round(p99, 3), round(max(samples), 3), len(samples))
 
 
-async def _times_of_pattern(stage: Stage, percent: int, seed: int) -> list[int]:
+async def _times_of_pattern(stage: Stage, percent: int, seed: int, in_a_row: bool) -> list[int]:
     [hall, other] = halls = stage.new_halls(2)
     await stage.open(halls)
     await _fill(stage, hall, percent, seed)
@@ -110,16 +120,36 @@ async def _times_of_pattern(stage: Stage, percent: int, seed: int) -> list[int]:
     # price of the reset, not of finding seats.
     for n in range(WARM_UP_CLAIMS):
         await stage.inventory.claim(other.place, [Claim(id=f"w-{n}", owner="warm", size=PARTY)], epoch=EPOCH)
-    for n in range(min(SAMPLES_A_PATTERN, stage.sizes.samples)):
-        claim = Claim(id=f"f-{n}", owner="finder", size=PARTY)
-        [outcome] = await stage.inventory.claim(hall.place, [claim], epoch=EPOCH)
-        assert outcome.ok
-        assert len(outcome.runs) == 2, "the pattern has no two free seats side by side"
-        await _settle(stage, hall.place, Verb.RELEASE, claim)
+    claims = [
+        Claim(id=f"f-{n}", owner="finder", size=PARTY) for n in range(min(SAMPLES_A_PATTERN, stage.sizes.samples))
+    ]
+    taken = await (_take_in_a_row if in_a_row else _take_one_by_one)(stage, hall.place, claims)
+    assert all(outcome.ok for outcome in taken)
+    assert all(len(outcome.runs) == 2 for outcome in taken), "the pattern has no two free seats side by side"
     entries = await stage.store.call("SLOWLOG", "GET", -1)
     await stage.clear(halls)
     newest_first = [int(entry[2]) for entry in entries if entry[3][:2] == [b"EVALSHA", CLAIM.sha]]
     return newest_first[:-WARM_UP_CLAIMS]
+
+
+async def _take_one_by_one(stage: Stage, place: Place, claims: Sequence[Claim]) -> list[Outcome]:
+    taken = []
+    for claim in claims:
+        taken += await stage.inventory.claim(place, [claim], epoch=EPOCH)
+        await _settle(stage, place, Verb.RELEASE, claim)
+    return taken
+
+
+async def _take_in_a_row(stage: Stage, place: Place, claims: Sequence[Claim]) -> list[Outcome]:
+    keys = stage.inventory.keys(place)
+    commands: list[Command] = []
+    for claim in claims:
+        release = Settlement(Verb.RELEASE, claim.id, claim.owner)
+        for sha, asked in ((CLAIM.sha, claim.packed()), (SETTLE.sha, release.packed())):
+            commands.append((b"EVALSHA", sha, len(keys), *keys, EPOCH, _pack([asked])))
+    replies = await stage.store.call_many(commands)
+    assert all(settled.ok for reply in replies[1::2] for settled in _settled(reply))
+    return [outcome for reply in replies[::2] for outcome in _outcomes(reply)]
 
 
 async def _fill(stage: Stage, hall: Hall, percent: int, seed: int) -> None:

@@ -40,12 +40,14 @@ async def _measure(url: str, sizes: Sizes) -> dict[str, object]:
         await _warm_up(stage)
         figures = await _selling_and_rivals(stage, url)
         say("finding seats at several fill levels")
-        finding, hall_best = await measure_finding(stage), await measure_hall_best(stage)
+        finding, hall_best = await measure_finding(stage, in_a_row=True), await measure_hall_best(stage)
+        finding_alone = await measure_finding(stage, in_a_row=False)
         say("opening, status, memory")
         status, memory = await measure_status(stage), await measure_memory(stage)
         figures |= {
             "find_p99_us": max(spread.p99 for spread in finding.values()),
             "find_us": finding,
+            "find_alone_us": finding_alone,
             "hall_best_p99_us": max(spread.p99 for spread in hall_best.values()),
             "hall_best_us": hall_best,
             "open_50000_s": round(await measure_opening(stage), 4),

@@ -13,7 +13,9 @@ from aisle.reservation.inventory import Hall
 from aisle.reservation.keys import Place
 
 PARTY = 2
-BATCHES_IN_FLIGHT = 2
+# The server reads about four batches at once and answers them together. With two in flight it and this process take
+# turns; with eight it has the next ones while the answers are read.
+BATCHES_IN_FLIGHT = 8
 
 Sold = list[tuple[Place, Outcome]]
 
