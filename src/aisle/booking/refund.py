@@ -60,8 +60,7 @@ async def _owe_price(
     """Each seat goes back for what was paid for it; where less was accepted, for what is left of that."""
     price = sum(part.price * len(part.seats) for part in going)
     amount = min(price, payment.money[0] - payment.refunded)
-    if amount:
-        await owe_back(connection, payment, amount, key=key, why=why, parts=going, from_account=ledger.SALES, now=now)
+    await owe_back(connection, payment, amount, key=key, why=why, parts=going, from_account=ledger.SALES, now=now)
     entry = ledger.Entry(
         payment.id, new_id(now), "unwaived", ledger.SALES, ledger.ADJUSTMENTS, price - amount, payment.currency
     )

@@ -179,11 +179,16 @@ async def postpone(connection: asyncpg.Connection, id: UUID, look_at: datetime) 
 async def ask_refund(
     connection: asyncpg.Connection, refund: Refund, *, key: str, seats: Collection[Part], now: datetime
 ) -> None:
-    """Owe money back. The amount counts against its payment at once, so it can never be owed twice."""
+    """Owe money back. The amount counts against its payment at once, so it can never be owed twice.
+
+    What cost nothing is done at once, and written down for whoever asks again.
+    """
     await connection.execute(
         """insert into payment.refunds
-               (id, payment, booking, amount, currency, why, seats, idempotency_key, asked_at, look_at)
-           values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9)""",
+               (id, payment, booking, amount, currency, why, seats, idempotency_key, asked_at, look_at, state, done_at)
+           values ($1, $2, $3, $4::bigint, $5, $6, $7, $8, $9, $9,
+                   case when $4::bigint = 0 then 'DONE' else 'ASKED' end,
+                   case when $4::bigint = 0 then $9::timestamptz end)""",
         refund.id, refund.payment, refund.booking, refund.amount, refund.currency, refund.why,
         msgspec.json.encode(tuple(seats)).decode(), key, now,
     )  # fmt: skip

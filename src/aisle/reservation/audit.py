@@ -216,7 +216,8 @@ def _claim_fault(claim: ClaimFact, record: Record | None) -> str:
         return f"{record.state.name.lower()} in the store"
     if record.seats != claim.seats:
         return "has other seats in the store"
-    if (record.owner, record.price) != (claim.owner, claim.price):
+    # A record keeps the price of its first seat; once it is sold, that seat may have been refunded alone.
+    if record.owner != claim.owner or (record.price != claim.price and not claim.sold):
         return f"is {record.owner}'s at {record.price} in the store, not {claim.owner}'s at {claim.price}"
     return ""
 
