@@ -6,7 +6,8 @@
 
 const AISLE = 1.6;
 export const WALK = 5.5;
-const ANGLE_MAX = 3.4;
+// A little less than half a circle: nobody sits behind the stage.
+const ANGLE_MAX = 3.0;
 
 export function layOut(places) {
   const rings = spread(ringsOf(places));

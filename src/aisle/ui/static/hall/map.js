@@ -9,7 +9,7 @@ import { layOut, seatAt } from "./layout.js";
 const FINGER_PIXELS = 17;
 const SEAT_PIXELS_MAX = 64;
 const MARGIN = 28;
-const HINT = 16;
+const HINT = 24;
 const REST_MS = 120;
 
 export class HallMap {
