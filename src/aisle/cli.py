@@ -5,7 +5,6 @@ Bad input of any kind ends here: one line on standard error, exit code 2, nothin
 
 import argparse
 import asyncio
-import gc
 import os
 import resource
 import sys
@@ -19,6 +18,7 @@ from aisle.cli_bench import mount_bench
 from aisle.cli_demo import mount_demo
 from aisle.cli_dlq import mount_dlq
 from aisle.cli_store import mount_store
+from aisle.collector import collect_seldom
 from aisle.config import Config, read_config
 from aisle.door.command import mount_ticket_keys
 from aisle.embedded.errors import EmbeddedError
@@ -76,16 +76,10 @@ def _serve(arguments: argparse.Namespace) -> int:
     config = _with_servers(read_config(os.environ))
     configure_logs(config.log_level)
     _allow_many_connections()
-    _collect_seldom()
+    collect_seldom()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(config, roles))
     return 0
-
-
-def _collect_seldom() -> None:
-    """What is loaded by now stays, and a request leaves no cycles: looking for some took an eighth of the time."""
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
 
 
 def _allow_many_connections() -> None:

@@ -18,6 +18,7 @@ from aisle.bench.rivals import measure_redis_py, measure_seed_algorithm
 from aisle.bench.seat_fill import measure_seat_fill
 from aisle.bench.selling import measure_selling
 from aisle.bench.stage import FULL, QUICK, Sizes, Stage
+from aisle.collector import collect_seldom
 from aisle.config import Config
 from aisle.embedded.supervisor import Supervisor
 from aisle.metrics import Metrics
@@ -28,6 +29,7 @@ def bench_inventory(*, as_json: bool, quick: bool, store_options: Mapping[str, s
     """Measure, print; 1 if any audit found a seat sold twice or keys that disagree."""
     result: dict[str, object] = {"bench": "inventory", **circumstances(), "store_options": store_options}
     sizes = QUICK if quick else FULL
+    collect_seldom()  # as the services do
     with tempfile.TemporaryDirectory(prefix="aisle-bench-") as folder, Supervisor(Path(folder) / "data", log=say) as s:
         result |= uvloop.run(_measure(s.start_valkey(options=store_options).url, sizes))
     show(result, as_json=as_json)

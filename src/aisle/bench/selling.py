@@ -13,8 +13,8 @@ from aisle.reservation.inventory import Hall
 from aisle.reservation.keys import Place
 
 PARTY = 2
-# The server reads about four batches at once and answers them together. With two in flight it and this process take
-# turns; with eight it has the next ones while the answers are read.
+# The server answers together what it has read at once. The more calls it finds, the less it and this process wait
+# for each other.
 BATCHES_IN_FLIGHT = 8
 
 Sold = list[tuple[Place, Outcome]]
