@@ -4,6 +4,7 @@ Plain ASGI around the whole application, so that errors of the framework itself 
 another content security policy (a page with scripts) sets its own header, and it is kept.
 """
 
+import itertools
 import os
 import re
 import time
@@ -27,6 +28,10 @@ SECURITY_HEADERS = {
 }
 
 _ALL_SECURITY_HEADERS = list(SECURITY_HEADERS.items())
+
+# Unlike a booking's, a request's id need not be hard to guess, only to occur once.
+_PROCESS = os.urandom(8).hex().encode()
+_numbers = itertools.count()
 
 _ACCEPTED_ID = re.compile(rb"[A-Za-z0-9_-]{8,%d}" % REQUEST_ID_CHARS_MAX)
 
@@ -70,7 +75,7 @@ def _request_id(scope: Any) -> bytes:
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _ACCEPTED_ID.fullmatch(value):
             return bytes(value)
-    return os.urandom(16).hex().encode()
+    return b"%s%016x" % (_PROCESS, next(_numbers))
 
 
 def _add_headers(message: Any, request_id: bytes) -> None:

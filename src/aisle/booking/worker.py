@@ -6,12 +6,12 @@ are sent back by the same message that an expiry sends. Safe to repeat.
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from uuid import UUID
 
 import asyncpg
 
 from aisle.booking import store
 from aisle.booking.booking import State
+from aisle.ids import as_id
 from aisle.messages import (
     BookingExpired,
     BookingFailed,
@@ -40,9 +40,9 @@ class BookingWorker:
         now = self._clock()
         async with self._database.acquire() as connection, connection.transaction():
             too_late = await self._to_pending(connection, list(pending.values()), now)
-            await store.end(connection, [(UUID(m.booking), m.reason) for m in failed], State.FAILED, now=now)
+            await store.end(connection, [(as_id(m.booking), m.reason) for m in failed], State.FAILED, now=now)
             # The tickets' refusal may come before or after the store's yes.
-            refusals = [(UUID(m.booking), m.reason) for m in refused]
+            refusals = [(as_id(m.booking), m.reason) for m in refused]
             await store.end(connection, refusals, State.FAILED, now=now)
             await store.end(connection, refusals, State.CANCELLED, now=now)
         return [_give_back(message, buyer) for message, buyer in too_late]
@@ -52,11 +52,11 @@ class BookingWorker:
     ) -> list[tuple[Seated, str]]:
         if not messages:
             return []
-        await store.to_pending_payment(
-            connection, [(UUID(m.booking), m.parts) for m in messages], deadline=now + self._payment
-        )
-        ended = await store.ended_bookings(connection, [UUID(m.booking) for m in messages])
-        return [(m, str(ended[UUID(m.booking)])) for m in messages if UUID(m.booking) in ended]
+        ids = [as_id(m.booking) for m in messages]
+        given = [(id, m.parts) for id, m in zip(ids, messages, strict=True)]
+        await store.to_pending_payment(connection, given, deadline=now + self._payment)
+        ended = await store.ended_bookings(connection, ids)
+        return [(m, str(ended[id])) for id, m in zip(ids, messages, strict=True) if id in ended]
 
 
 def _give_back(message: Seated, buyer: str) -> BookingExpired:

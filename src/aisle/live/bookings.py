@@ -19,6 +19,7 @@ import asyncpg
 import structlog
 
 from aisle.errors import Problem, StartupError
+from aisle.ids import as_id
 from aisle.limits import (
     LIVE_CHANGES_MAX,
     LIVE_FIRST_ANSWER_SECONDS_MAX,
@@ -132,9 +133,9 @@ class BookingWatch:
     def _heard(self, _connection: object, _pid: int, _channel: str, payload: str) -> None:
         for pair in payload.split(","):
             buyer, _, booking = pair.partition(":")
-            owner = UUID(buyer)
+            owner = as_id(buyer)
             if owner in self._watchers:
-                self._changed[UUID(booking)] = owner
+                self._changed[as_id(booking)] = owner
         if len(self._changed) > LIVE_CHANGES_MAX:
             self._changed.clear()
             self._start_all("too_many_changes")

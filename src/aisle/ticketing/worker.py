@@ -12,6 +12,7 @@ import asyncpg
 import msgspec
 
 from aisle.crash_points import crash_point
+from aisle.ids import as_id
 from aisle.messages import (
     POOL,
     BookingExpired,
@@ -75,12 +76,13 @@ class TicketingWorker:
             counts = await store.reserve(connection, [seat for seats in wanted.values() for seat in seats])
             # Asked after the rows are ours: a release that came before this saw nothing to give back, and one that
             # comes later waits for these rows and finds them.
-            ended = await self._ended(connection, [UUID(m.booking) for m in messages])
-            refused = [m for m in messages if counts.get(UUID(m.booking), 0) != _asked(m) or UUID(m.booking) in ended]
+            ids = {m.booking: as_id(m.booking) for m in messages}
+            ended = await self._ended(connection, list(ids.values()))
+            refused = [m for m in messages if counts.get(ids[m.booking], 0) != _asked(m) or ids[m.booking] in ended]
             # A message that comes again after its booking was paid: all tickets that count are SOLD, and one that is
             # merely RESERVED now was refunded in the meantime.
-            paid = await self._paid(connection, [UUID(m.booking) for m in messages])
-            refused = [m for m in refused if UUID(m.booking) not in paid]
+            paid = await self._paid(connection, list(ids.values()))
+            refused = [m for m in refused if ids[m.booking] not in paid]
             not_theirs = {*(m.booking for m in refused), *map(str, paid)}
             if not_theirs:
                 partial = [seat for booking in not_theirs for seat in wanted[booking]]
@@ -103,7 +105,7 @@ class TicketingWorker:
     ) -> dict[str, tuple[Part, ...]]:
         """The store counts the places of a pool; each gets a ticket of its own here."""
         wanted = {
-            m.booking: Wanted(m.event, self._places[m.event][m.pool, POOL], UUID(m.booking), m.quantity)
+            m.booking: Wanted(m.event, self._places[m.event][m.pool, POOL], as_id(m.booking), m.quantity)
             for m in messages
         }
         given = await number_places(connection, list(wanted.values())) if wanted else {}
@@ -125,9 +127,9 @@ class TicketingWorker:
         ]
 
     def _seats(self, event: int, booking: str, parts: Sequence[Part]) -> list[SeatRef]:
-        places = self._places[event]
+        places, owner = self._places[event], as_id(booking)
         return [
-            SeatRef(event, places[part.section, part.subsection], seat, UUID(booking), part.price)
+            SeatRef(event, places[part.section, part.subsection], seat, owner, part.price)
             for part in parts
             for seat in part.seats
         ]
