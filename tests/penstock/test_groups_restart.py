@@ -17,6 +17,8 @@ from tests.penstock.group_client import FIND, NO_DELAY, GroupClient, stored_grou
 from tests.penstock.test_groups_clients import Reader, numbers, poll_until, produce, share_all
 
 NOT_COORDINATOR = 16
+METADATA = 3
+NOTHING_MORE = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
 
 
 @pytest.fixture
@@ -133,14 +135,40 @@ async def _read(consumer: AIOKafkaConsumer, seen: list[int], count: int) -> None
             seen += [int(record.value) for rows in batches.values() for record in rows]
 
 
-def test_a_killed_broker_that_stays_dead_hands_its_members_to_the_other(
-    start_broker: StartBroker, topic: str, group: str
-) -> None:
+def two_brokers(start_broker: StartBroker, group: str) -> tuple[BrokerProcess, BrokerProcess]:
+    """The one that holds the group, and the other."""
     first = start_broker(*NO_DELAY, "--node-id", "1")
     brokers = [first, start_broker(*NO_DELAY, "--node-id", "2", keyspace=first.keyspace)]
     dies, [stays] = coordinator(brokers, group)
-    # The lease of the dead lasts ten seconds and clients need some more to find the other; members who hear nothing for
-    # a whole session give their work up, so on a slow machine a session must be much longer than that.
+    return dies, stays
+
+
+def test_members_of_a_broker_that_stays_dead_go_on_at_the_other(
+    start_broker: StartBroker, topic: str, group: str
+) -> None:
+    dies, stays = two_brokers(start_broker, group)
+    with GroupClient(dies.port) as old, GroupClient(stays.port) as client:
+        client.create_topic(topic)
+        joined = old.enter(group, session_timeout=120_000)
+        old.sync(group, joined, {joined["member_id"]: b"work"})
+        before = stored_group(stays, group)
+        dies.stop(signal.SIGKILL)
+        eventually(lambda: client.heartbeat(group, joined) == 0, "the other has taken over")
+        assert client.sync(group, joined)["assignment"] == b"work"
+        who = {"member_id": joined["member_id"], "generation_id_or_member_epoch": joined["generation_id"]}
+        assert client.commit(group, {(topic, 0): 3}, **who) == {(topic, 0): 0}
+        assert stored_group(stays, group) == before
+        asked = {"topics": [{"topic_id": bytes(16), "name": topic}], **NOTHING_MORE}
+        described = client.call(METADATA, 12, asked)
+        survivor = int(stays.flags[-1])
+        assert [node["node_id"] for node in described["brokers"]] == [survivor]
+        assert {row["leader_id"] for row in described["topics"][0]["partitions"]} == {survivor}
+
+
+def test_a_killed_broker_that_stays_dead_hands_its_members_to_the_other(
+    start_broker: StartBroker, topic: str, group: str
+) -> None:
+    dies, stays = two_brokers(start_broker, group)
     readers = sharing(f"{dies.address},{stays.address}", topic, group, session_timeout_ms=120_000)
     try:
         produce(stays.address, topic, range(40))
@@ -149,9 +177,9 @@ def test_a_killed_broker_that_stays_dead_hands_its_members_to_the_other(
             reader.consumer.commit(asynchronous=False)
         before, revoked = stored_group(stays, group), [r.revoked for r in readers]
         dies.stop(signal.SIGKILL)
-        poll_until(readers, lambda: named(stays, group) == brokers.index(stays) + 1, "the lease to run out")
+        poll_until(readers, lambda: named(stays, group) == int(stays.flags[-1]), "the lease to run out")
         produce(stays.address, topic, range(40, 80))
-        poll_until(readers, lambda: numbers(readers) == list(range(80)), "each record once")
+        _read_or_tell_who_is_stuck(readers, topic, int(dies.flags[-1]))
         poll_until(readers, lambda: all(committed(reader) for reader in readers), "commits at the new coordinator")
         assert [r.revoked for r in readers] == revoked
         assert stored_group(stays, group) == before
@@ -161,6 +189,17 @@ def test_a_killed_broker_that_stays_dead_hands_its_members_to_the_other(
     finally:
         for reader in readers:
             reader.consumer.close()
+
+
+def _read_or_tell_who_is_stuck(readers: Sequence[Reader], topic: str, dead: int) -> None:
+    """The client may keep a partition with a broker that is gone: see compat/confluent-kafka/FINDINGS.md."""
+    try:
+        poll_until(readers, lambda: numbers(readers) == list(range(80)), "each record once")
+    except AssertionError:
+        asked = [reader.asks(topic) for reader in readers]
+        if any(dead in brokers.values() for brokers in asked):
+            pytest.xfail(f"the client asks broker {dead}, which Metadata has not named for minutes: {asked}")
+        raise
 
 
 def committed(reader: Reader) -> bool:

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from aisle.embedded.server import free_port
 from tests.patience import eventually
 from tests.penstock.batches import batch_of
-from tests.penstock.conftest import BrokerProcess, StartBroker, free_port
+from tests.penstock.conftest import BrokerProcess, StartBroker
 from tests.penstock.test_log import LogClient, values
 from tests.penstock.test_tools import page
 

@@ -7,11 +7,12 @@ import sys
 
 import pytest
 
+from aisle.embedded.server import free_port
 from penstock.dispatch import APIS
 from penstock.wire.read import read_response
 from penstock.wire.write import request_bytes
 from tests import children
-from tests.penstock.conftest import BrokerProcess, StartBroker, free_port
+from tests.penstock.conftest import BrokerProcess, StartBroker
 from tests.penstock.wire import RawClient
 
 API_VERSIONS, METADATA = 18, 3

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import redis
 
+from aisle.embedded.server import free_port
 from tests.patience import eventually
 from tests.penstock.batches import batch_of
-from tests.penstock.conftest import StartBroker, StoreProcess, free_port
+from tests.penstock.conftest import StartBroker, StoreProcess
 from tests.penstock.test_log import values
 from tests.penstock.test_open_layout import OpenClient
 

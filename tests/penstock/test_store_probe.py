@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import redis
 
+from aisle.embedded.server import free_port
 from tests import children
-from tests.penstock.conftest import BrokerProcess, StartBroker, StoreProcess, free_port
+from tests.penstock.conftest import BrokerProcess, StartBroker, StoreProcess
 
 
 @pytest.fixture

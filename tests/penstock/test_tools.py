@@ -7,10 +7,11 @@ import sys
 import urllib.error
 import urllib.request
 
+from aisle.embedded.server import free_port
 from tests import children
 from tests.patience import eventually
 from tests.penstock.batches import batch_of
-from tests.penstock.conftest import BrokerProcess, StartBroker, StoreProcess, free_port
+from tests.penstock.conftest import BrokerProcess, StartBroker, StoreProcess
 from tests.penstock.group_client import NO_DELAY
 from tests.penstock.test_groups_clients import Reader, poll_until, produce
 from tests.penstock.test_log import LogClient

