@@ -18,6 +18,7 @@ from aisle.reservation.inventory import SWEEP, Hall, Inventory
 from aisle.reservation.keys import Place
 from aisle.reservation.seating import Choice, Party, choose
 from aisle.reservation.subsection import SeatState, Subsection, pack, unpack
+from aisle.reservation.sweeper import sweep_keys
 from aisle.store import open_store
 from tests.integration.inventory_model import audit, look
 
@@ -120,7 +121,7 @@ async def test_sweepers_at_once_release_each_hold_once_while_others_claim_the_se
             released: list[str] = []
             more = 1
             while more:
-                gone, _, more, _ = msgspec.msgpack.decode(await store.run(SWEEP, keys, (3,)))
+                gone, _, more, _ = msgspec.msgpack.decode(await store.run(SWEEP, sweep_keys(store.prefix, PLACE), (3,)))
                 released += [name for name, _, _ in gone]
             return released
 
