@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -28,6 +28,10 @@ from aisle.metrics import Metrics
 from aisle.migrate import migrate
 from tests.apache_kafka import answers, apache_kafka
 from tests.patience import PATIENCE_SECONDS
+
+if TYPE_CHECKING:
+    from tests.people import Person
+    from tests.stage import Stage
 
 _prefixes = itertools.count()
 
@@ -155,6 +159,33 @@ def config(database_url: str, servers: Servers, worker_id: str) -> Config:
         kafka=servers.kafka,
         port=0,
     )
+
+
+@pytest.fixture(scope="module")
+def settings() -> dict[str, Any]:
+    """What a module's stage is set to differently."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def stage(servers: Servers, tmp_path_factory: pytest.TempPathFactory, settings: dict[str, Any]) -> "Iterator[Stage]":
+    """The whole product, running, for the tests of a module."""
+    from tests.stage import running_stage
+
+    with running_stage(servers, tmp_path_factory.mktemp("stage"), **settings) as stage:
+        yield stage
+
+
+@pytest.fixture(scope="module")
+def seller(stage: "Stage") -> "Iterator[Person]":
+    with stage.person("seller") as seller:
+        yield seller
+
+
+@pytest.fixture(scope="module")
+def buyer(stage: "Stage") -> "Iterator[Person]":
+    with stage.person("buyer") as buyer:
+        yield buyer
 
 
 @pytest.fixture

@@ -31,22 +31,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="module")
-def settings() -> dict[str, Any]:
-    """What a module's stage is set to differently."""
-    return {}
-
-
-@pytest.fixture(scope="module")
 def stage(servers: Servers, tmp_path_factory: pytest.TempPathFactory, settings: dict[str, Any]) -> Iterator[Stage]:
     need("chromium", "tests/install-programs.sh installs it")
     with running_stage(servers, tmp_path_factory.mktemp("browser"), **settings) as stage:
         yield stage
-
-
-@pytest.fixture(scope="module")
-def seller(stage: Stage) -> Iterator[Person]:
-    with stage.person("seller") as seller:
-        yield seller
 
 
 @pytest.fixture(scope="module")

@@ -12,23 +12,9 @@ import pytest
 
 from tests.http_client import connections
 from tests.people import a_hall, new_key
-from tests.stage import running_stage, settle
-
-pytestmark = pytest.mark.xdist_group("stage-races")  # one stage for the module, in one worker
+from tests.stage import settle
 
 CROWD = 20
-
-
-@pytest.fixture(scope="module")
-def stage(servers, tmp_path_factory):
-    with running_stage(servers, tmp_path_factory.mktemp("stage")) as stage:
-        yield stage
-
-
-@pytest.fixture(scope="module")
-def seller(stage):
-    with stage.person("seller") as seller:
-        yield seller
 
 
 async def everybody_looks_then_writes(stage, table, look, write):

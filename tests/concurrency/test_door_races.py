@@ -15,30 +15,10 @@ import pytest
 from tests.door import a_sold_show, buys, tickets_of
 from tests.http_client import connections
 from tests.people import expect, new_key
-from tests.stage import refund, running_stage
-
-pytestmark = pytest.mark.xdist_group("stage-door-races")  # one stage for the module, in one worker
+from tests.stage import refund
 
 CROWD = 20
 ROUNDS = 12
-
-
-@pytest.fixture(scope="module")
-def stage(servers, tmp_path_factory):
-    with running_stage(servers, tmp_path_factory.mktemp("stage")) as stage:
-        yield stage
-
-
-@pytest.fixture(scope="module")
-def seller(stage):
-    with stage.person("seller") as seller:
-        yield seller
-
-
-@pytest.fixture(scope="module")
-def buyer(stage):
-    with stage.person("buyer") as buyer:
-        yield buyer
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from collections import Counter
 from uuid import UUID
 
 import msgspec
-import pytest
 
 from aisle.booking import cart as rules
 from aisle.booking.booking import Request
@@ -25,23 +24,9 @@ from tests.http_client import connections
 from tests.invariants import live_holds
 from tests.people import a_hall, new_key
 from tests.shop import PAYMENT, buyers, codes, now, open_shop
-from tests.stage import running_stage, settle
-
-pytestmark = pytest.mark.xdist_group("stage-hold-races")  # one stage for the module, in one worker
+from tests.stage import settle
 
 A1 = {"mode": "manual", "section": "A", "subsection": 1}
-
-
-@pytest.fixture(scope="module")
-def stage(servers, tmp_path_factory):
-    with running_stage(servers, tmp_path_factory.mktemp("stage")) as stage:
-        yield stage
-
-
-@pytest.fixture(scope="module")
-def seller(stage):
-    with stage.person("seller") as seller:
-        yield seller
 
 
 def opens(seller, *sections, **changes):

@@ -8,8 +8,6 @@ from tests.people import Person, a_hall, expect, new_key, refused
 from tests.shop import swept, time_passes
 from tests.stage import running_stage
 
-pytestmark = pytest.mark.xdist_group("stage-bad-holds")  # one stage for the module, in one worker
-
 TABLES = ("booking.bookings", "booking.purchases", "booking.outbox", "ticketing.tickets", "ticketing.outbox")
 A1 = {"mode": "manual", "section": "A", "subsection": 1}
 
@@ -20,12 +18,6 @@ def stage(servers, tmp_path_factory):
     folder = tmp_path_factory.mktemp("stage")
     with running_stage(servers, folder, hold_seconds=600, hold_seconds_max=600) as stage:
         yield stage
-
-
-@pytest.fixture(scope="module")
-def seller(stage):
-    with stage.person("seller") as seller:
-        yield seller
 
 
 @pytest.fixture(scope="module")

@@ -8,29 +8,8 @@ import msgspec
 import pytest
 
 from tests.people import Person, a_hall, expect, new_key, refused
-from tests.stage import running_stage
-
-pytestmark = pytest.mark.xdist_group("stage-bad-orders")  # one stage for the module, in one worker
 
 TABLES = ("booking.bookings", "booking.purchases", "booking.outbox", "ticketing.tickets", "ticketing.outbox")
-
-
-@pytest.fixture(scope="module")
-def stage(servers, tmp_path_factory):
-    with running_stage(servers, tmp_path_factory.mktemp("stage")) as stage:
-        yield stage
-
-
-@pytest.fixture(scope="module")
-def seller(stage):
-    with stage.person("seller") as seller:
-        yield seller
-
-
-@pytest.fixture(scope="module")
-def buyer(stage):
-    with stage.person("buyer") as buyer:
-        yield buyer
 
 
 @pytest.fixture(scope="module")

@@ -2,25 +2,17 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import httpx
 import pytest
 
 from aisle.demo.season import LOGINS
 from tests import children
-from tests.conftest import Servers
 from tests.running import PATIENCE_SECONDS, as_environment, clean_environment, run_aisle
 from tests.running_up import up
-from tests.stage import Stage, running_stage
+from tests.stage import Stage
 
 pytestmark = pytest.mark.xdist_group("demo")
-
-
-@pytest.fixture(scope="module")
-def stage(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with running_stage(servers, tmp_path_factory.mktemp("demo")) as stage:
-        yield stage
 
 
 def demo(stage: Stage, *arguments: str) -> str:

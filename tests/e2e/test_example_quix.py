@@ -1,27 +1,19 @@
 """The Quix Streams example counts what the database says was booked, and goes on after it was stopped."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import children
-from tests.conftest import Servers
 from tests.people import a_hall
 from tests.quix import ROOT, quix_python
 from tests.running import PATIENCE_SECONDS
-from tests.stage import Stage, running_stage
+from tests.stage import Stage
 
 pytestmark = pytest.mark.long
 PROGRAM = ROOT / "examples" / "bookings-per-minute" / "bookings_per_minute.py"
-
-
-@pytest.fixture(scope="module")
-def stage(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with running_stage(servers, tmp_path_factory.mktemp("quix")) as stage:
-        yield stage
 
 
 def counted(stage: Stage, state: Path) -> list[dict[str, Any]]:

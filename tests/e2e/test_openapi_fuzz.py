@@ -6,12 +6,12 @@ path is consistent afterwards.
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase
+from hypothesis import settings as effort
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import response_schema_conformance
 
 from tests.people import a_hall
-from tests.stage import running_stage
 
 pytestmark = pytest.mark.long
 
@@ -21,15 +21,8 @@ STREAMS = ".*/updates$"
 
 
 @pytest.fixture(scope="module")
-def stage(servers, tmp_path_factory):
-    with running_stage(servers, tmp_path_factory.mktemp("stage"), logins_per_email=1_000_000) as stage:
-        yield stage
-
-
-@pytest.fixture(scope="module")
-def seller(stage):
-    with stage.person("seller") as seller:
-        yield seller
+def settings():
+    return {"logins_per_email": 1_000_000}
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +47,7 @@ api = schemathesis.pytest.from_fixture("document").exclude(path_regex=STREAMS)
 
 
 @api.parametrize()
-@settings(
+@effort(
     max_examples=EXAMPLES,
     deadline=None,
     database=None,

@@ -20,26 +20,12 @@ from tests.people import a_hall, expect
 from tests.running import wait_until
 from tests.stage import prepared_stage
 
-pytestmark = pytest.mark.xdist_group("stage-defects")  # one stage for the module, in one worker
-
 
 @pytest.fixture(scope="module")
 def stage(servers, tmp_path_factory):
     with prepared_stage(servers, tmp_path_factory.mktemp("stage")) as stage:
         stage.start()
         yield stage
-
-
-@pytest.fixture(scope="module")
-def seller(stage):
-    with stage.person("seller") as seller:
-        yield seller
-
-
-@pytest.fixture(scope="module")
-def buyer(stage):
-    with stage.person("buyer") as buyer:
-        yield buyer
 
 
 async def test_defect_8_two_workers_that_both_believe_to_own_a_section_give_no_seat_twice(stage, seller):

@@ -11,15 +11,6 @@ from aisle.log import open_writer
 from aisle.messages import SHARED_LANE, TicketReserveRequested, topic
 from tests.people import a_hall
 from tests.running import as_environment, run_aisle, wait_until
-from tests.stage import running_stage
-
-pytestmark = pytest.mark.xdist_group("stage-dead-letters")  # one stage for the module, in one worker
-
-
-@pytest.fixture(scope="module")
-def stage(servers, tmp_path_factory):
-    with running_stage(servers, tmp_path_factory.mktemp("stage")) as stage:
-        yield stage
 
 
 def dlq(stage, *arguments):

@@ -9,29 +9,8 @@ from aisle.door.code import Content, write_code
 from aisle.door.keys import Sealer
 from tests.door import a_sold_show, buys, email_of, scan, scan_id, tickets_of
 from tests.people import expect, new_key, refused
-from tests.stage import running_stage
-
-pytestmark = pytest.mark.xdist_group("stage-door")  # one stage for the module, in one worker
 
 NOW = datetime.now(UTC)
-
-
-@pytest.fixture(scope="module")
-def stage(servers, tmp_path_factory):
-    with running_stage(servers, tmp_path_factory.mktemp("stage")) as stage:
-        yield stage
-
-
-@pytest.fixture(scope="module")
-def seller(stage):
-    with stage.person("seller") as seller:
-        yield seller
-
-
-@pytest.fixture(scope="module")
-def buyer(stage):
-    with stage.person("buyer") as buyer:
-        yield buyer
 
 
 @pytest.fixture

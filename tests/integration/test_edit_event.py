@@ -8,29 +8,8 @@ from aisle.messages import PriceChanged
 from aisle.reservation.prices import set_prices
 from tests.people import a_hall, expect, new_key, refused
 from tests.running import as_environment, run_aisle
-from tests.stage import running_stage
-
-pytestmark = pytest.mark.xdist_group("stage-edit")  # one stage for the module, in one worker
 
 POOL = {"name": "GA", "price": 1500, "capacity": 20}
-
-
-@pytest.fixture(scope="module")
-def stage(servers, tmp_path_factory):
-    with running_stage(servers, tmp_path_factory.mktemp("stage")) as stage:
-        yield stage
-
-
-@pytest.fixture(scope="module")
-def seller(stage):
-    with stage.person("seller") as seller:
-        yield seller
-
-
-@pytest.fixture(scope="module")
-def buyer(stage):
-    with stage.person("buyer") as buyer:
-        yield buyer
 
 
 @pytest.fixture

@@ -12,29 +12,9 @@ from aisle.ticketing.pool_store import Wanted, number_places
 from tests.http_client import connections
 from tests.people import a_hall, expect, new_key, refused
 from tests.running import as_environment, run_aisle
-from tests.stage import require_no_drift, running_stage, settle
-
-pytestmark = pytest.mark.xdist_group("stage-pools")  # one stage for the module, in one worker
+from tests.stage import require_no_drift, settle
 
 GA = {"name": "GA", "price": 1500, "capacity": 20, "places_per_buyer": 4}
-
-
-@pytest.fixture(scope="module")
-def stage(servers, tmp_path_factory):
-    with running_stage(servers, tmp_path_factory.mktemp("stage")) as stage:
-        yield stage
-
-
-@pytest.fixture(scope="module")
-def seller(stage):
-    with stage.person("seller") as seller:
-        yield seller
-
-
-@pytest.fixture(scope="module")
-def buyer(stage):
-    with stage.person("buyer") as buyer:
-        yield buyer
 
 
 @pytest.fixture

@@ -21,23 +21,9 @@ from aisle.reservation.reads import who_has
 from aisle.reservation.sweeper import sweep_once
 from tests.people import a_hall, new_key
 from tests.shop import PAYMENT, buyers, codes, now, open_shop
-from tests.stage import running_stage, settle
-
-pytestmark = pytest.mark.xdist_group("stage-hold-defects")  # one stage for the module, in one worker
+from tests.stage import settle
 
 DECK = {"name": "DECK", "price": 700, "capacity": 5, "places_per_buyer": 4, "one_hold_per_buyer": True}
-
-
-@pytest.fixture(scope="module")
-def stage(servers, tmp_path_factory):
-    with running_stage(servers, tmp_path_factory.mktemp("stage")) as stage:
-        yield stage
-
-
-@pytest.fixture(scope="module")
-def seller(stage):
-    with stage.person("seller") as seller:
-        yield seller
 
 
 @pytest.fixture

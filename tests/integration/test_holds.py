@@ -6,21 +6,6 @@ from aisle.reservation.inventory import Inventory
 from aisle.reservation.keys import Place
 from aisle.reservation.reads import who_has
 from tests.people import a_hall, expect, new_key, refused
-from tests.stage import running_stage
-
-pytestmark = pytest.mark.xdist_group("stage-holds")  # one stage for the module, in one worker
-
-
-@pytest.fixture(scope="module")
-def stage(servers, tmp_path_factory):
-    with running_stage(servers, tmp_path_factory.mktemp("stage")) as stage:
-        yield stage
-
-
-@pytest.fixture(scope="module")
-def seller(stage):
-    with stage.person("seller") as seller:
-        yield seller
 
 
 @pytest.fixture

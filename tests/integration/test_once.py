@@ -17,24 +17,9 @@ from aisle.ticketing.catalogue import Catalogue
 from aisle.ticketing.event import EventState
 from tests.http_client import connections
 from tests.people import a_hall, expect, new_key, refused
-from tests.stage import running_stage
-
-pytestmark = pytest.mark.xdist_group("stage-once")  # one stage for the module, in one worker
 
 HALL = a_hall(("A", 3000, 2, 5))
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
-
-
-@pytest.fixture(scope="module")
-def stage(servers, tmp_path_factory):
-    with running_stage(servers, tmp_path_factory.mktemp("stage")) as stage:
-        yield stage
-
-
-@pytest.fixture(scope="module")
-def seller(stage):
-    with stage.person("seller") as seller:
-        yield seller
 
 
 def events(stage):

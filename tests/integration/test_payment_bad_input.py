@@ -10,29 +10,13 @@ from aisle.accounts.account import Role
 from aisle.payment.signature import sign
 from tests.payment.steps import look_now, pay, payments_of, pending
 from tests.people import a_hall, expect, new_key, refused
-from tests.stage import running_stage
-
-pytestmark = pytest.mark.xdist_group("stage-bad-payments")  # one stage for the module, in one worker
 
 SECRET = "the secret of the webhooks"
 
 
 @pytest.fixture(scope="module")
-def stage(servers, tmp_path_factory):
-    with running_stage(servers, tmp_path_factory.mktemp("stage"), sandbox_webhook_secret=SECRET) as stage:
-        yield stage
-
-
-@pytest.fixture(scope="module")
-def seller(stage):
-    with stage.person("seller") as seller:
-        yield seller
-
-
-@pytest.fixture(scope="module")
-def buyer(stage):
-    with stage.person("buyer") as buyer:
-        yield buyer
+def settings():
+    return {"sandbox_webhook_secret": SECRET}
 
 
 @pytest.fixture(scope="module")

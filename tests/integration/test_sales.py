@@ -7,8 +7,6 @@ from collections import Counter
 from datetime import datetime
 from uuid import UUID
 
-import pytest
-
 from aisle.booking.booking import Request
 from aisle.booking.expire import cancel
 from aisle.once import asked
@@ -17,9 +15,7 @@ from tests.http_client import connections
 from tests.integration.live_stage import browsing
 from tests.people import a_hall, expect, new_key, refused
 from tests.shop import buyers, open_shop, time_passes
-from tests.stage import paid, refund, running_stage, settle
-
-pytestmark = pytest.mark.xdist_group("stage-sales")  # one stage for the module, in one worker
+from tests.stage import paid, refund, settle
 
 TICKETS = """
     select count(*) filter (where state = 0) as available, count(*) filter (where state = 1) as held,
@@ -27,24 +23,6 @@ TICKETS = """
            coalesce(sum(price) filter (where state = 2), 0)::bigint as revenue
     from ticketing.tickets where event_id = $1
 """
-
-
-@pytest.fixture(scope="module")
-def stage(servers, tmp_path_factory):
-    with running_stage(servers, tmp_path_factory.mktemp("stage")) as stage:
-        yield stage
-
-
-@pytest.fixture(scope="module")
-def seller(stage):
-    with stage.person("seller") as seller:
-        yield seller
-
-
-@pytest.fixture(scope="module")
-def buyer(stage):
-    with stage.person("buyer") as buyer:
-        yield buyer
 
 
 def sales(seller, event, until=lambda figures: True):

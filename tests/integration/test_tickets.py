@@ -10,27 +10,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from tests.door import a_sold_show, buys, scan, tickets_of
 from tests.people import expect, refused
 from tests.running import as_environment, run_aisle
-from tests.stage import running_stage
-
-pytestmark = pytest.mark.xdist_group("stage-tickets")  # one stage for the module, in one worker
-
-
-@pytest.fixture(scope="module")
-def stage(servers, tmp_path_factory):
-    with running_stage(servers, tmp_path_factory.mktemp("stage")) as stage:
-        yield stage
-
-
-@pytest.fixture(scope="module")
-def seller(stage):
-    with stage.person("seller") as seller:
-        yield seller
-
-
-@pytest.fixture(scope="module")
-def buyer(stage):
-    with stage.person("buyer") as buyer:
-        yield buyer
 
 
 @pytest.fixture(scope="module")

@@ -14,29 +14,8 @@ from aisle.log import open_writer
 from aisle.reservation.generation import Standing
 from tests.people import a_hall, expect, new_key, refused
 from tests.running import as_environment, run_aisle
-from tests.stage import running_stage
-
-pytestmark = pytest.mark.xdist_group("stage-undecided")  # one stage for the module, in one worker
 
 HALL = a_hall(("A", 3000, 2, 5), pools=[{"name": "GA", "price": 1000, "capacity": 5}])
-
-
-@pytest.fixture(scope="module")
-def stage(servers, tmp_path_factory):
-    with running_stage(servers, tmp_path_factory.mktemp("stage")) as stage:
-        yield stage
-
-
-@pytest.fixture(scope="module")
-def seller(stage):
-    with stage.person("seller") as seller:
-        yield seller
-
-
-@pytest.fixture(scope="module")
-def buyer(stage):
-    with stage.person("buyer") as buyer:
-        yield buyer
 
 
 def write_total(stage, event, total):

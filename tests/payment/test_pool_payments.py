@@ -8,15 +8,6 @@ import pytest
 from tests.payment.steps import pay, pending
 from tests.people import a_hall, expect, new_key
 from tests.running import wait_until
-from tests.stage import running_stage
-
-pytestmark = pytest.mark.xdist_group("stage-pool-payments")  # one stage for the module, in one worker
-
-
-@pytest.fixture(scope="module")
-def stage(servers, tmp_path_factory):
-    with running_stage(servers, tmp_path_factory.mktemp("stage")) as stage:
-        yield stage
 
 
 def test_places_are_paid_for_and_given_back(stage):

@@ -11,12 +11,6 @@ from tests.people import Person, a_hall, expect, new_key, refused
 
 
 @pytest.fixture(scope="module")
-def seller(stage):
-    with stage.person("seller") as seller:
-        yield seller
-
-
-@pytest.fixture(scope="module")
 def buyers(stage):
     """Three buyers; the first one registered over HTTP as everybody does."""
     with stage.person("buyer") as first, Person(stage.address) as second, Person(stage.address) as third:

@@ -4,7 +4,6 @@ import pytest
 from pytest_bdd import given, parsers, scenarios, then, when
 
 from tests.people import a_hall, expect
-from tests.stage import running_stage
 from tests.stories.conftest import has
 
 pytestmark = pytest.mark.xdist_group("stage-buyer")  # one stage for the module, in one worker
@@ -16,12 +15,6 @@ scenarios(
     "features/buyer/select_seats.feature",
     "features/buyer/payment_window.feature",
 )
-
-
-@pytest.fixture(scope="module")
-def stage(servers, tmp_path_factory):
-    with running_stage(servers, tmp_path_factory.mktemp("stage")) as stage:
-        yield stage
 
 
 @given("these events are on sale", target_fixture="events")

@@ -3,8 +3,6 @@
 import pytest
 from pytest_bdd import scenarios
 
-from tests.stage import running_stage
-
 pytestmark = [pytest.mark.xdist_group("stage-kafka"), pytest.mark.long]  # one stage for the module, in one worker
 
 pytest_plugins = ["tests.stories.buying"]
@@ -13,6 +11,5 @@ scenarios("features/buyer/select_seats.feature", "features/buyer/payment_window.
 
 
 @pytest.fixture(scope="module")
-def stage(servers, tmp_path_factory):
-    with running_stage(servers, tmp_path_factory.mktemp("stage"), kind="kafka") as stage:
-        yield stage
+def settings():
+    return {"kind": "kafka"}

@@ -9,19 +9,12 @@ from pytest_bdd import given, parsers, scenarios, then, when
 from tests.people import expect, new_key, refused
 from tests.running import wait_until
 from tests.shop import time_passes
-from tests.stage import running_stage
 
 pytestmark = pytest.mark.xdist_group("stage-buyer-holds")  # one stage for the module, in one worker
 
 pytest_plugins = ["tests.stories.buying"]
 
 scenarios("features/buyer/hold_seats.feature")
-
-
-@pytest.fixture(scope="module")
-def stage(servers, tmp_path_factory):
-    with running_stage(servers, tmp_path_factory.mktemp("stage")) as stage:
-        yield stage
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,6 @@ from pytest_bdd import given, parsers, scenarios, then, when
 from tests.payment.steps import look_now
 from tests.people import a_hall, expect, new_key
 from tests.running import wait_until
-from tests.stage import running_stage
 from tests.stories.conftest import has
 
 pytestmark = pytest.mark.xdist_group("stage-pay")  # one stage for the module, in one worker
@@ -19,9 +18,8 @@ scenarios("features/buyer/pay.feature", "features/buyer/refund.feature")
 
 
 @pytest.fixture(scope="module")
-def stage(servers, tmp_path_factory):
-    with running_stage(servers, tmp_path_factory.mktemp("stage"), sandbox_late_seconds=1) as stage:
-        yield stage
+def settings():
+    return {"sandbox_late_seconds": 1}
 
 
 @given(parsers.parse('"{name}" is on sale with {seats:d} seats for nothing'))

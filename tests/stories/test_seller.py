@@ -4,18 +4,11 @@ import pytest
 from pytest_bdd import given, parsers, scenarios, then, when
 
 from tests.people import Person, a_hall, expect
-from tests.stage import running_stage
 from tests.stories.conftest import asks, has
 
 pytestmark = pytest.mark.xdist_group("stage-seller")  # one stage for the module, in one worker
 
 scenarios("features/seller/create_events.feature", "features/seller/price_sections.feature")
-
-
-@pytest.fixture(scope="module")
-def stage(servers, tmp_path_factory):
-    with running_stage(servers, tmp_path_factory.mktemp("stage")) as stage:
-        yield stage
 
 
 @pytest.fixture(scope="module")

@@ -14,18 +14,11 @@ from pytest_bdd import given, parsers, scenarios, then, when
 from tests.door import email_of, scan_id, tickets_of
 from tests.integration.live_stage import browsing
 from tests.people import a_hall, expect, new_key
-from tests.stage import running_stage
 from tests.stories.conftest import has
 
 pytestmark = pytest.mark.xdist_group("stage-tickets-stories")  # one stage for the module, in one worker
 
 scenarios("features/buyer/tickets.feature", "features/door", "features/seller/sales.feature")
-
-
-@pytest.fixture(scope="module")
-def stage(servers, tmp_path_factory):
-    with running_stage(servers, tmp_path_factory.mktemp("stage")) as stage:
-        yield stage
 
 
 @pytest.fixture(scope="module")

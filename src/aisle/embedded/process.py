@@ -20,7 +20,7 @@ from aisle.embedded.errors import EmbeddedError
 from aisle.embedded.home import Home
 from aisle.embedded.identity import Identity, die_with_parent
 
-START_SECONDS = 30.0
+START_SECONDS = 120.0  # for one that hangs: whoever has ended is noticed at once, and a busy machine is slow
 LOAD_SECONDS = 600.0
 STOP_SECONDS = 15.0
 GONE_SECONDS = 5.0
