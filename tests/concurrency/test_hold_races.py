@@ -77,9 +77,9 @@ async def test_without_its_guards_a_cart_is_booked_twice(stage, seller):
 
     class CarelessCheckout(Checkout):
         async def _claim_cart(self, buyer, key):
-            cart, _ = await self._carts.read(buyer)
+            cart, now_ms = await self._carts.read(buyer)
             await everybody_has_looked.wait()
-            return msgspec.structs.replace(cart, booking=str(new_id(now())), booking_key=key)
+            return msgspec.structs.replace(cart, booking=str(new_id(now())), booking_key=key), now_ms
 
     async def trust(*_):
         return "ok"

@@ -80,7 +80,7 @@ class Checkout:
             queue_max=CHECKOUT_QUEUE_MAX,
             lanes=2,
         )
-        self._reserving: GroupCommit[store.Placing, str] = GroupCommit(
+        self._reserving: GroupCommit[store.Placing, Booking] = GroupCommit(
             self._reserve,
             apart=lambda placing: placing.id,
             batch_max=CHECKOUT_BATCH_MAX,
@@ -93,15 +93,15 @@ class Checkout:
         request_hash = hashlib.blake2b(b"cart" + asked, digest_size=16).digest()
         earlier = await self._earlier(buyer, key, request_hash)
         if earlier is not None:
-            return await self._finish(earlier)
+            return await self._closed(earlier, await self._finish(earlier))
         try:
-            cart = await self._claim_cart(buyer, key)
+            cart, now_ms = await self._claim_cart(buyer, key)
         except Problem:
             # A twin of this request may have made the booking meanwhile, and emptied the cart.
             earlier = await self._earlier(buyer, key, request_hash)
             if earlier is None:
                 raise
-            return await self._finish(earlier)
+            return await self._closed(earlier, await self._finish(earlier))
         crash_point("after_cart_closed")
         sale = await self._find_sale(cart.event)
         placing = _placing(cart, sale, buyer, key, request_hash)
@@ -116,7 +116,11 @@ class Checkout:
             # A twin was so much faster that this is the buyer's next cart already: it is not what was asked for.
             placing = await self._earlier(buyer, key, request_hash) or placing
         crash_point("after_checkout_placed")
-        return await self._finish(placing)
+        booking = await self._finish(placing, is_new=placed.new)
+        # Nobody else has changed the cart, as a rule; then it is emptied without another look.
+        if placed.new and await self._carts.swap(buyer, cart, None, now_ms):
+            return _unless_failed(booking)
+        return await self._closed(placing, booking)
 
     async def is_known(self, buyer: UUID, key: str) -> bool:
         """Whether a request with this key has got as far as a booking, or is about to make one of the cart."""
@@ -137,42 +141,50 @@ class Checkout:
         await self._placing.drain()
         await self._reserving.drain()
 
-    async def _claim_cart(self, buyer: UUID, key: str) -> Cart:
-        """The cart as it is going to be booked, closed to changes. Of two checkouts one is told about the other."""
-        cart, _ = await self._carts.read(buyer)
+    async def _claim_cart(self, buyer: UUID, key: str) -> tuple[Cart, int]:
+        """The cart as it is going to be booked, closed to changes, and the store's time.
+
+        Of two checkouts one is told about the other.
+        """
+        cart, now_ms = await self._carts.read(buyer)
         if cart is not None and not (await self._find_sale(cart.event)).on_sale:
             raise Problem(409, "sale_not_open", "this event is not on sale")
         dead = cart.booking if cart is not None and cart.booking and not await self._exists(cart.booking) else ""
         booking = new_id(self._clock())
-        claimed = await self._carts.change(
-            buyer, lambda c, now: rules.check_out(c, booking=booking, key=key, instead_of=dead, now_ms=now)
-        )
+
+        def close(seen: Cart | None, now_ms: int) -> Cart:
+            return rules.check_out(seen, booking=booking, key=key, instead_of=dead, now_ms=now_ms)
+
+        claimed: Cart | None = close(cart, now_ms)
+        if not await self._carts.swap(buyer, cart, claimed, now_ms):
+            claimed = await self._carts.change(buyer, close)
         assert claimed is not None
         if claimed.booking_key != key:
             raise Problem(409, "checked_out", "another request checks this cart out", more={"booking": claimed.booking})
-        return claimed
+        return claimed, now_ms
 
-    async def _finish(self, placing: store.Placing) -> Booking:
-        """Steps 3 to 5 for a booking that stands; nothing to do for one that is past them."""
-        booking = await self._booking(placing.id)
-        if booking.state is State.PROCESSING and placing.request.held:
-            code = await self._conversion.convert(placing)
-            if code == "ok":
-                crash_point("after_convert")
-                code = await self._reserving.submit(placing)
-                crash_point("after_checkout_reserved")
-            elif code == UNDECIDED:
-                # The store is being verified or was rebuilt: the booking stays PROCESSING and is asked for again.
-                raise Problem(
-                    503, "store_unverified", "the store is being verified; repeat the request", retry_after_s=2
-                )
-            else:
-                code = await self._fail(placing, code)
+    async def _finish(self, placing: store.Placing, *, is_new: bool = False) -> Booking:
+        """Steps 3 and 4 for a booking that stands; nothing to do for one that is past them."""
+        if not is_new:
             booking = await self._booking(placing.id)
+            if booking.state is not State.PROCESSING or not placing.request.held:
+                return booking
+        code = await self._conversion.convert(placing)
+        if code == "ok":
+            crash_point("after_convert")
+            booking = await self._reserving.submit(placing)
+            crash_point("after_checkout_reserved")
+            return booking
+        if code == UNDECIDED:
+            # The store is being verified or was rebuilt: the booking stays PROCESSING and is asked for again.
+            raise Problem(503, "store_unverified", "the store is being verified; repeat the request", retry_after_s=2)
+        await self._fail(placing, code)
+        return await self._booking(placing.id)
+
+    async def _closed(self, placing: store.Placing, booking: Booking) -> Booking:
+        """Step 5, whatever the cart is by now."""
         await self._carts.change(placing.buyer, lambda c, _: rules.close(c, str(placing.id)))
-        if booking.state is State.FAILED:
-            raise Problem(409, booking.reason, REFUSED_FINALLY)
-        return booking
+        return _unless_failed(booking)
 
     async def _place(self, placings: Sequence[store.Placing]) -> list[store.Placed]:
         """A batch that met its own twin is written again, too."""
@@ -181,14 +193,16 @@ class Checkout:
             self._database, lambda connection: store.place(connection, placings, now=self._clock()), lost=lost
         )
 
-    async def _reserve(self, placings: Sequence[store.Placing]) -> list[str]:
-        async def reserve(connection: asyncpg.Connection) -> list[str]:
+    async def _reserve(self, placings: Sequence[store.Placing]) -> list[Booking]:
+        async def reserve(connection: asyncpg.Connection) -> list[Booking]:
             async with connection.transaction():
-                return await self._reserve_batch(connection, placings)
+                await self._reserve_batch(connection, placings)
+                found = await store.bookings_of(connection, [p.id for p in placings])
+            return [booking for p in placings for booking in found if booking.id == p.id]
 
         return await in_one_go(self._database, reserve)
 
-    async def _reserve_batch(self, connection: asyncpg.Connection, placings: Sequence[store.Placing]) -> list[str]:
+    async def _reserve_batch(self, connection: asyncpg.Connection, placings: Sequence[store.Placing]) -> None:
         """Tickets and booking together. A booking whose tickets are not all free, or that has ended, gets none."""
         now = self._clock()
         reserved = await self._conversion.reserve_tickets(connection, placings)
@@ -207,13 +221,11 @@ class Checkout:
             # Their claims stand in the store; the message that an expiry sends has them given back.
             await store.write_outbox(connection, [_give_back(p, given) for p, given in back], now=now)
             self._relay.wake()
-        return ["taken" if p in incomplete else "ok" for p in placings]
 
-    async def _fail(self, placing: store.Placing, code: str) -> str:
+    async def _fail(self, placing: store.Placing, code: str) -> None:
         """The store did not convert: the booking ends, and nothing of it is left there."""
         async with self._database.acquire() as connection, connection.transaction():
             await store.end(connection, [(placing.id, code)], State.FAILED, now=self._clock())
-        return code
 
     async def _exists(self, booking: str) -> bool:
         async with self._database.acquire() as connection:
@@ -223,6 +235,12 @@ class Checkout:
         async with self._database.acquire() as connection:
             [booking] = await store.bookings_of(connection, [id])
         return booking
+
+
+def _unless_failed(booking: Booking) -> Booking:
+    if booking.state is State.FAILED:
+        raise Problem(409, booking.reason, REFUSED_FINALLY)
+    return booking
 
 
 def _placing(cart: Cart, sale: Sale, buyer: UUID, key: str, request_hash: bytes) -> store.Placing:
