@@ -22,7 +22,7 @@ SELLER, BUYER, DOOR = LOGINS
 FOLDER = Path(__file__).parent / "pages"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
 CROWD = {"buyers": 60, "seconds": 40.0}
-LAPTOP = {"viewport": {"width": 1280, "height": 900}}
+LAPTOP = {"viewport": {"width": 1280, "height": 960}}
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
 
 
@@ -42,7 +42,7 @@ def main() -> None:
             phone = _visitor(browser, address, PHONE, "light")
             _on_the_phone(phone, address, theatre)
             seller = _visitor(browser, address, LAPTOP, "light", SELLER)
-            _take(seller, address, f"/seller/events/{theatre}", "desk", until="#by-section tr", whole=True)
+            _take(seller, address, f"/seller/events/{theatre}", "desk", until="#recent tr")
             _describe(seller, address)
             _scan(_visitor(browser, address, PHONE, "light", DOOR), laptop, address)
             browser.close()
@@ -59,15 +59,15 @@ def _visitor(browser: Any, address: str, size: dict[str, Any], scheme: str, logi
     return page
 
 
-def _take(page: Page, address: str, path: str, name: str, until: str = "main", *, whole: bool = False) -> None:
+def _take(page: Page, address: str, path: str, name: str, until: str = "main") -> None:
     page.goto(f"{address}{path}")
     page.wait_for_selector(until)
-    _shoot(page, name, whole=whole)
+    _shoot(page, name)
 
 
-def _shoot(page: Page, name: str, *, whole: bool = False) -> None:
+def _shoot(page: Page, name: str) -> None:
     page.wait_for_timeout(600)
-    page.screenshot(path=FOLDER / f"{name}.png", full_page=whole)
+    page.screenshot(path=FOLDER / f"{name}.png")
 
 
 def _purchase(page: Page, address: str, event: int) -> None:

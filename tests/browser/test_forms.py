@@ -34,9 +34,13 @@ def test_asking_for_more_than_there_is(stage, seller, visitor):
         expect(page.locator("#pools input")).to_be_focused()
     page.fill("#pools input", "4")
     page.click("#pools button")
-    expect(wrong).to_contain_text("Nothing is left there")
+    expect(wrong).to_contain_text("Pay for what you hold or give it back first")
+    page.click("[data-key=empty]")
+    ana.waits_for_cart(0)
+    page.click("#pools button")
+    expect(wrong).to_contain_text("not so many places left")
     expect(page.locator("#pools input")).to_have_value("4")
-    ana.waits_for_cart(1)
+    ana.waits_for_cart(0)
     aside(lambda: stage.settle(event))
 
 

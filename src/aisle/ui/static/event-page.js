@@ -160,7 +160,7 @@ async function holdAndSay(order, wrong) {
     );
     return hold;
   } catch (problem) {
-    wrong.textContent = explain(problem);
+    wrong.textContent = order.pool && problem.code === "no_block" ? text("pick.few_places") : explain(problem);
     return null;
   }
 }
