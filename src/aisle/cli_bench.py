@@ -24,6 +24,10 @@ def mount_bench(verbs: "argparse._SubParsersAction[Any]") -> None:
     sellout = names.add_parser("sellout", help="an event sold out over HTTP, with everything switched on")
     sellout.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     sellout.add_argument("--quick", action="store_true", help="a tiny hall: shows that it works, measures nothing")
+    sellout.add_argument(
+        "--order", choices=["random", "hot"], default="random", help="hot: everybody wants the best seats that are left"
+    )
+    sellout.add_argument("--parties", choices=["two", "mix"], default="two", help="mix: parties of 1 to 6")
     sellout.set_defaults(verb=_sellout)
 
     pay = names.add_parser("pay", help="a sold-out event paid for over HTTP with the sandbox provider")
@@ -48,9 +52,10 @@ def _inventory(arguments: argparse.Namespace) -> int:
 
 def _sellout(arguments: argparse.Namespace) -> int:
     from aisle.bench.report import show
-    from aisle.bench.sellout import FULL, QUICK, sell_out
+    from aisle.bench.rush import FULL, QUICK
+    from aisle.bench.sellout import sell_out
 
-    result = sell_out(QUICK if arguments.quick else FULL)
+    result = sell_out(QUICK if arguments.quick else FULL, order=arguments.order, parties=arguments.parties)
     show(result, as_json=arguments.json)
     return 1 if result["oversold"] or result["lost"] or result["drift"] else 0
 
@@ -58,7 +63,7 @@ def _sellout(arguments: argparse.Namespace) -> int:
 def _pay(arguments: argparse.Namespace) -> int:
     from aisle.bench.pay import pay_for_all
     from aisle.bench.report import show
-    from aisle.bench.sellout import FULL, QUICK
+    from aisle.bench.rush import FULL, QUICK
 
     result = pay_for_all(QUICK if arguments.quick else FULL)
     show(result, as_json=arguments.json)

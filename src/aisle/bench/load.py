@@ -10,10 +10,15 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 
 import httptools
 import msgspec
 import uvloop
+
+from aisle.bench.report import bar
+
+PROGRESS_SECONDS = 0.2
 
 
 class Job(msgspec.Struct):
@@ -22,9 +27,13 @@ class Job(msgspec.Struct):
     connections: int
     # whole requests, head and body, sent in this order by whichever connection is free
     requests: list[bytes]
+    # names the progress on a terminal; without one there is none
+    label: str = ""
+    keep_bodies: bool = True
 
 
 class Result(msgspec.Struct):
+    started: float  # by the monotonic clock, which all processes of a machine share
     seconds: float
     statuses: dict[int, int]
     milliseconds: list[float]
@@ -33,10 +42,16 @@ class Result(msgspec.Struct):
 
 class Buyer(asyncio.Protocol):
     def __init__(
-        self, orders: Iterator[bytes], done: "asyncio.Future[None]", result: Result, statuses: Counter[int]
+        self,
+        orders: Iterator[bytes],
+        done: "asyncio.Future[None]",
+        result: Result,
+        statuses: Counter[int],
+        keep_bodies: bool,
     ) -> None:
         self._orders = orders
         self._done = done
+        self._keep_bodies = keep_bodies
         self._result = result
         self._statuses = statuses
         self._body = b""
@@ -55,7 +70,8 @@ class Buyer(asyncio.Protocol):
     def on_message_complete(self) -> None:
         self._result.milliseconds.append((time.perf_counter() - self._sent_at) * 1000)
         self._statuses[self._parser.get_status_code()] += 1
-        self._result.bodies.append(self._body)
+        if self._keep_bodies:
+            self._result.bodies.append(self._body)
         self._next()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -74,19 +90,29 @@ class Buyer(asyncio.Protocol):
 
 
 async def run(job: Job) -> Result:
-    result, statuses = Result(0, {}, [], []), Counter[int]()
+    started = time.perf_counter()
+    result, statuses = Result(started, 0, {}, [], []), Counter[int]()
     orders = iter(job.requests)
     loop = asyncio.get_running_loop()
-    started = time.perf_counter()
     ends = []
     for _ in range(min(job.connections, len(job.requests))):
         done = loop.create_future()
         ends.append(done)
-        await loop.create_connection(lambda done=done: Buyer(orders, done, result, statuses), job.host, job.port)  # type: ignore[misc]
+        buyer = partial(Buyer, orders, done, result, statuses, job.keep_bodies)
+        await loop.create_connection(buyer, job.host, job.port)
+    watch = asyncio.create_task(_show_progress(job, result))
     await asyncio.gather(*ends)
     result.seconds = time.perf_counter() - started
+    watch.cancel()
+    bar(job.label, len(result.milliseconds), len(job.requests))
     result.statuses = dict(statuses)
     return result
+
+
+async def _show_progress(job: Job, result: Result) -> None:
+    while True:
+        bar(job.label, len(result.milliseconds), len(job.requests))
+        await asyncio.sleep(PROGRESS_SECONDS)
 
 
 def main() -> None:

@@ -14,13 +14,11 @@ from collections.abc import Sequence
 
 import asyncpg
 
-from aisle.accounts.account import Role
-from aisle.accounts.desk import open_desk
 from aisle.bench.cost import percentile
 from aisle.bench.load import Result
 from aisle.bench.product import Product, running_product
-from aisle.bench.report import circumstances, say
-from aisle.bench.sellout import Size, create_event, new_account, place_orders, request_bytes, send, settled
+from aisle.bench.report import circumstances
+from aisle.bench.rush import Size, create_event, deck_of, invite, place_orders, request_bytes, send, settled
 from aisle.db import open_database
 from aisle.metrics import Metrics
 from aisle.reservation.reads import places_of, statuses
@@ -50,15 +48,10 @@ async def _pay_for_all(product: Product, size: Size) -> dict[str, object]:
     config = product.config
     result: dict[str, object] = {"bench": "pay", **circumstances(), "seats": size.seats}
     async with open_database(config) as database, open_store(config, Metrics()) as store:
-        async with open_desk(config, database, store) as desk:
-            hashed = await desk.passwords.hash("one password for all of them")
-            seller = await new_account(desk, Role.SELLER, 0, hashed)
-            buyers = [await new_account(desk, Role.BUYER, n + 1, hashed) for n in range(size.buyers)]
+        seller, buyers = await invite(product, database, store, size.buyers)
         event = (await create_event(product, seller, size)).id
-        say("selling")
-        orders = await place_orders(product, event, buyers, size, size.seats // 2, key="rush")
-        await settled(database, event, orders)
-        say("paying")
+        orders = await place_orders(product, event, buyers, deck_of(size), key="rush", label="selling")
+        await settled(database, [event], orders)
         result.update(await _pay(product, database, store, event, buyers))
         facts = await facts_of(database, event)
         result["drift"] = len((await verify_places(store, facts.halls)).findings)
@@ -78,12 +71,12 @@ async def _pay(
         requests.append(request_bytes(buyers[number % len(buyers)], f"pay-{number:08}", b'{"method":"card_ok"}', path))
     random.Random(7).shuffle(requests)  # noqa: S311 - the same order every time
     cpu, started = product.cpu_seconds(), time.perf_counter()
-    answers = await send(product, requests, connections=len(buyers))
+    answers = await send(product, requests, connections=len(buyers), label="paying")
     # A payment is answered when its booking is PAID, so the last answer is the last state change.
     seconds = answers.seconds
     await _until_sold(store, event, len(requests) * 2)
     finalized = time.perf_counter() - started
-    spent = {name: after - cpu[name] for name, after in product.cpu_seconds().items()}
+    spent = product.cpu_since(cpu)
     return {
         "payments": len(requests),
         "seconds": round(seconds, 3),

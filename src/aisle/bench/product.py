@@ -28,6 +28,9 @@ class Product:
         """CPU time of each process so far, with everything it started."""
         return {name: sum(map(_cpu_seconds, _family(pid))) for name, pid in self.pids.items()}
 
+    def cpu_since(self, before: Mapping[str, float]) -> dict[str, float]:
+        return {name: after - before[name] for name, after in self.cpu_seconds().items()}
+
 
 @contextmanager
 def running_product() -> Iterator[Product]:

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+BAR_WIDTH = 24
+
 
 def circumstances() -> dict[str, object]:
     """When, where and on which code; `load_before` tells how busy others kept the machine."""
@@ -37,6 +39,15 @@ def show(result: Mapping[str, object], *, as_json: bool) -> None:
 def say(line: str) -> None:
     if sys.stderr.isatty():
         sys.stderr.write(f"  {line}\n")
+
+
+def bar(label: str, done: int, total: int) -> None:
+    """How far it is, over the line that said so last; the line ends when all is done."""
+    if label and sys.stderr.isatty():
+        filled = BAR_WIDTH * done // max(total, 1)
+        end = "\n" if done >= total else ""
+        sys.stderr.write(f"\r  [{'#' * filled:{BAR_WIDTH}}] {done:,} of {total:,}  {label}{end}")
+        sys.stderr.flush()
 
 
 def _as_line(value: object) -> str:

@@ -1,7 +1,6 @@
 """How long the usual design takes for the same rush on the same PostgreSQL, in the same run: `yardstick_app.py`."""
 
 import asyncio
-import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -9,14 +8,20 @@ from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 import asyncpg
+import msgspec
 
 from aisle.bench.load import Result
+from aisle.bench.rush import Wanted
 from aisle.embedded.server import free_port
 from aisle.errors import StartupError
 
 START_SECONDS_MAX = 30.0
 WORKERS = 2
+# Connections of each worker, all opened before it serves.
+POOL = 10
 DATABASE = "yardstick"
+
+POOLED = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
 
 SCHEMA = """
     create table tickets (
@@ -36,12 +41,19 @@ HALL = """
          generate_series(0, $3 - 1) row_no, generate_series(0, $4 - 1) seat_no
 """
 
+
+class Booked(msgspec.Struct):
+    """What an answer says of seats; a refusal says nothing."""
+
+    seats: list[str] = []
+
+
 # Sends requests to a port and returns the answers.
 Send = Callable[[int, list[bytes]], Awaitable[Result]]
 
 
 async def seconds_of_the_usual_design(
-    database_url: str, sections: Sequence[str], shape: tuple[int, int, int], deck: Sequence[tuple[str, int]], send: Send
+    database_url: str, sections: Sequence[str], shape: tuple[int, int, int], deck: Sequence[Wanted], send: Send
 ) -> float | None:
     """None where FastAPI is not installed. `shape` is subsections a section, rows, seats a row."""
     if find_spec("fastapi") is None:
@@ -49,13 +61,13 @@ async def seconds_of_the_usual_design(
     url = urlsplit(database_url)._replace(path=f"/{DATABASE}").geturl()
     await _prepare(database_url, url, sections, shape)
     async with _serving(url) as port:
-        answers = await send(port, [_request(section, subsection) for section, subsection in deck])
+        answers = await send(port, [_request(wanted) for wanted in deck])
     connection = await asyncpg.connect(url)
     try:
         reserved = await connection.fetchval("select count(*) from tickets where status = 'RESERVED'")
     finally:
         await connection.close()
-    if reserved != 2 * answers.statuses.get(201, 0):
+    if reserved != sum(len(msgspec.json.decode(body, type=Booked).seats) for body in answers.bodies):
         raise StartupError(f"the yardstick is broken: {reserved} seats for {answers.statuses}")
     return answers.seconds
 
@@ -81,29 +93,34 @@ async def _serving(url: str) -> AsyncIterator[int]:
     port = free_port()
     options = ["--port", str(port), "--workers", str(WORKERS), "--no-access-log", "--log-level", "error"]
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "uvicorn", "aisle.bench.yardstick_app:app", *options), env={"YARDSTICK_DATABASE": url}
+        *(sys.executable, "-m", "uvicorn", "aisle.bench.yardstick_app:app", *options),
+        env={"YARDSTICK_DATABASE": url, "YARDSTICK_POOL": str(POOL)},
     )
     try:
         async with asyncio.timeout(START_SECONDS_MAX):
-            while not _listens(port):  # noqa: ASYNC110 - another process decides
-                await asyncio.sleep(0.1)
-        # The supervisor of the workers listens before they do.
-        await asyncio.sleep(2)
+            await _until_all_workers_serve(url, port)
         yield port
     finally:
         process.terminate()
         await process.wait()
 
 
-def _listens(port: int) -> bool:
+async def _until_all_workers_serve(url: str, port: int) -> None:
+    """The supervisor of the workers listens before they do; a worker serves when its pool of connections is full."""
+    connection = await asyncpg.connect(url)
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
+        while await connection.fetchval(POOLED) < WORKERS * POOL:  # noqa: ASYNC110 - another process decides
+            await asyncio.sleep(0.05)
+    finally:
+        await connection.close()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /openapi.json HTTP/1.1\r\nhost: yardstick\r\nconnection: close\r\n\r\n")
+    await reader.read()
+    writer.close()
 
 
-def _request(section: str, subsection: int) -> bytes:
-    body = b'{"event_id":1,"section":"%s","subsection":%d,"quantity":2}' % (section.encode(), subsection)
+def _request(wanted: Wanted) -> bytes:
+    body = b'{"event_id":1,"section":"%s","subsection":%d,"quantity":%d}'
+    body = body % (wanted.section.encode(), wanted.subsection, wanted.party)
     head = f"POST /book HTTP/1.1\r\nhost: yardstick\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
     return head.encode() + b"\r\n\r\n" + body

@@ -13,7 +13,7 @@ import asyncpg
 from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel
 
-POOL = 10
+POOL = int(os.environ.get("YARDSTICK_POOL", "10"))
 
 FREE = """
     select seat, row_no, seat_no, price from tickets
