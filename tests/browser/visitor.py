@@ -19,9 +19,12 @@ expect.set_options(timeout=PATIENCE_MS)
 EXPECTED = ("Failed to load resource",)
 
 
+# One thread for good: a process that it starts dies with it.
+_thread = ThreadPoolExecutor(1)
+
+
 def aside(work: Callable[[], Value]) -> Value:
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(work).result()
+    return _thread.submit(work).result()
 
 
 class Visitor:
