@@ -14,6 +14,9 @@ if [ ! -d .cache/kafka ] && command -v java >/dev/null 2>&1 && command -v mvn >/
     [ ! -d .cache/kafka.new ] || mv .cache/kafka.new .cache/kafka
 fi
 
+# Quix Streams in an environment of its own; a test that cannot have it says why.
+.venv/bin/python -m tests.quix >/dev/null 2>&1 || echo "Quix Streams could not be installed"
+
 missing=""
 need() {
     command -v "$1" >/dev/null 2>&1 || missing="$missing $2"

@@ -1,4 +1,4 @@
-"""An environment with Quix Streams under .cache, made from the hashed lock file on first use.
+"""An environment with Quix Streams under .cache, made from the hashed lock file once.
 
 It is one of its own, since Quix Streams pins an older confluent-kafka than ours.
 """
@@ -39,3 +39,7 @@ def _installed() -> Path:
             cannot(f"Quix Streams cannot be installed here: {ended.stderr.strip()[-300:]}")
     stamp.write_text(wanted)
     return interpreter
+
+
+if __name__ == "__main__":  # before the tests, as the other programs
+    quix_python()
