@@ -35,6 +35,11 @@ def mount_bench(verbs: "argparse._SubParsersAction[Any]") -> None:
     pay.add_argument("--quick", action="store_true", help="a tiny hall: shows that it works, measures nothing")
     pay.set_defaults(verb=_pay)
 
+    status = names.add_parser("status", help="the state of an event read over HTTP")
+    status.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    status.add_argument("--quick", action="store_true", help="a tiny hall: shows that it works, measures nothing")
+    status.set_defaults(verb=_status)
+
     seat_map = names.add_parser("map", help="the map of 50,000 seats in a real browser")
     seat_map.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     seat_map.add_argument("--quick", action="store_true", help="a glance: shows that it works, measures nothing")
@@ -68,6 +73,14 @@ def _pay(arguments: argparse.Namespace) -> int:
     result = pay_for_all(QUICK if arguments.quick else FULL)
     show(result, as_json=arguments.json)
     return 1 if result["unpaid"] or result["drift"] or not result["ledger_balanced"] else 0
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    from aisle.bench.report import show
+    from aisle.bench.status import bench_status
+
+    show(bench_status(quick=arguments.quick), as_json=arguments.json)
+    return 0
 
 
 def _map(arguments: argparse.Namespace) -> int:

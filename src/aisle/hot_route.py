@@ -2,10 +2,12 @@
 
 A route is declared as any other, for its place in the table of routes and in the OpenAPI document, with
 `opt=hot(answer)`. `hot_front` stands before the framework, admits the request by the same table as everything else
-and calls `answer`; a path it does not know to the letter goes the framework's way and ends at the same `answer`.
+and calls `answer`; a path it does not know to the letter, numbers aside, goes the framework's way and ends at the same
+`answer`.
 What is refused is refused as the framework would.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -19,6 +21,9 @@ from aisle.errors import Problem
 from aisle.problems import MEDIA_TYPE, answer_of
 
 HotAnswer = Callable[[Any, Receive, Send], Awaitable[None]]
+
+# The path as the table of access names it, the numbers in it, the route.
+Found = tuple[str, dict[str, int], Any]
 
 Body = TypeVar("Body")
 
@@ -35,18 +40,13 @@ def hot_answer(scope: Scope) -> HotAnswer | None:
 
 
 def hot_front(app: Litestar, admit: Callable[[Scope], Awaitable[None]]) -> ASGIApp:
-    """Only paths without parameters: finding one is a look into a table."""
-    table: dict[tuple[str, str], Any] = {}
-    for route in app.routes:
-        for handler in getattr(route, "route_handlers", ()):
-            if _OPT in handler.opt and not route.path_parameters:
-                table.update({(method, route.path_format): handler for method in handler.http_methods})
+    find = _finder(app)
 
     async def front(scope: Any, receive: Receive, send: Send) -> None:
-        handler = table.get((scope["method"], scope["path"]))
-        if handler is None:
+        found = find(scope["method"], scope["path"])
+        if found is None:
             return await app(scope, receive, send)
-        scope["path_template"] = scope["path"]
+        scope["path_template"], scope["path_params"], handler = found
         scope["route_handler"] = handler
         try:
             await admit(scope)
@@ -59,6 +59,31 @@ def hot_front(app: Litestar, admit: Callable[[Scope], Awaitable[None]]) -> ASGIA
             raise
 
     return front
+
+
+def _finder(app: Litestar) -> Callable[[str, str], Found | None]:
+    """Finding a path without parameters is a look into a table; whole numbers are the only parameters found here."""
+    plain: dict[tuple[str, str], Found] = {}
+    numbered: dict[str, list[tuple[re.Pattern[str], str, Any]]] = {}
+    for route in app.routes:
+        hot_ones = [handler for handler in getattr(route, "route_handlers", ()) if _OPT in handler.opt]
+        for method, handler in [(method, one) for one in hot_ones for method in one.http_methods]:
+            if not route.path_parameters:
+                plain[method, route.path_format] = (route.path_format, {}, handler)
+            elif all(parameter.type is int for parameter in route.path_parameters.values()):
+                pattern = re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[1-9][0-9]{0,17})", route.path_format))
+                numbered.setdefault(method, []).append((pattern, route.path_format, handler))
+
+    def find(method: str, path: str) -> Found | None:
+        known = plain.get((method, path))
+        if known is not None:
+            return known
+        for pattern, template, handler in numbered.get(method, ()):
+            if match := pattern.fullmatch(path):
+                return template, {name: int(number) for name, number in match.groupdict().items()}, handler
+        return None
+
+    return find
 
 
 async def _refuse(send: Send, error: Exception, path: str) -> None:

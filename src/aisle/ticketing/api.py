@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -16,9 +17,11 @@ import asyncpg
 import msgspec
 from litestar import Router, get, patch, post
 from litestar.params import FromPath, JSONBody, QueryParameter
+from litestar.types import Receive, Send
 
 from aisle.accounts.access import CurrentActor
 from aisle.errors import Problem
+from aisle.hot_route import hot, send_json
 from aisle.limits import PAGE_ROWS_MAX
 from aisle.once import Asked, Key, asked, recall, remember
 from aisle.relay import Relay
@@ -27,6 +30,9 @@ from aisle.ticketing.catalogue import Catalogue, Listing, check_event_id
 from aisle.ticketing.create import create_event
 from aisle.ticketing.edit import EventChange, edit_event
 from aisle.ticketing.event import EVENT_MOVES, Description, EventState
+from aisle.ticketing.shown import Shown
+
+_encode = msgspec.json.Encoder().encode
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -148,20 +154,16 @@ def _public_routes(desk: EventDesk) -> list[Any]:
     async def show_event(event_id: FromPath[int]) -> EventView:
         return view_of((await public_listing(desk, event_id)).event)
 
-    @get("/events/{event_id:int}/sections", summary="Prices and free seats by section and by pool")
+    shown = Shown(partial(_sections, desk))
+
+    async def sections(scope: Any, receive: Receive, send: Send) -> None:
+        event_id = scope["path_params"]["event_id"]
+        await public_listing(desk, event_id)
+        await send_json(send, 200, await shown.answer(event_id))
+
+    @get("/events/{event_id:int}/sections", summary="Prices and free seats by section and by pool", opt=hot(sections))
     async def show_sections(event_id: FromPath[int]) -> list[SectionView]:
-        listing = await public_listing(desk, event_id)
-        free: dict[str, int] = defaultdict(int)
-        total: dict[str, int] = defaultdict(int)
-        for c in await _counts(desk, listing):
-            free[c.section] += c.available
-            total[c.section] += c.total
-        sections = [SectionView(s.section, s.price, free[s.section], total[s.section]) for s in listing.sections]
-        pools = [
-            SectionView(p.pool, p.price, free[p.pool], total[p.pool], p.places_per_buyer, p.one_hold_per_buyer)
-            for p in listing.pools
-        ]
-        return sections + pools
+        raise AssertionError("answered by `sections`")
 
     @get("/events/{event_id:int}/sections/{section:str}", summary="Free seats of a section's subsections, or of a pool")
     async def show_section(event_id: FromPath[int], section: FromPath[str]) -> list[Counts]:
@@ -171,6 +173,21 @@ def _public_routes(desk: EventDesk) -> list[Any]:
         return found
 
     return [browse_events, show_event, show_sections, show_section]
+
+
+async def _sections(desk: EventDesk, event_id: int) -> bytes:
+    listing = await public_listing(desk, event_id)
+    free: dict[str, int] = defaultdict(int)
+    total: dict[str, int] = defaultdict(int)
+    for c in await _counts(desk, listing):
+        free[c.section] += c.available
+        total[c.section] += c.total
+    sections = [SectionView(s.section, s.price, free[s.section], total[s.section]) for s in listing.sections]
+    pools = [
+        SectionView(p.pool, p.price, free[p.pool], total[p.pool], p.places_per_buyer, p.one_hold_per_buyer)
+        for p in listing.pools
+    ]
+    return _encode(sections + pools)
 
 
 async def _counts(desk: EventDesk, listing: Listing) -> list[Counts]:
