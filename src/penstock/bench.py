@@ -2,7 +2,7 @@
 
 Starts a Valkey from its wheel (append-only file, written before every answer) and a broker over it, unless told of
 others, and drives them with librdkafka. The same work on another broker, such as Apache Kafka, gives the ratios. Prints
-rates, latencies and the broker's memory; judges nothing.
+rates, latencies, what idle consumers cost, and the broker's memory with their partitions; judges nothing.
 """
 
 import contextlib
@@ -24,6 +24,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from penstock.bench_idle import idle_cost
 from penstock.config import BadConfig
 
 VALUE = b"x" * 100
@@ -31,16 +32,17 @@ ROUNDTRIPS_PER_S = 500
 START_S = 20.0
 
 
-def bench(records: int, store_url: str | None, kafka: str | None) -> dict[str, Any]:
+def bench(records: int, consumers: int, store_url: str | None, kafka: str | None) -> dict[str, Any]:
     """The figures, under the names that stay."""
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     with contextlib.ExitStack() as stack:
         url = store_url or stack.enter_context(_own_store())
         address, process = stack.enter_context(_own_broker(url))
         ours = _measured(address, records)
+        idle = idle_cost(address, process.pid, consumers) if consumers else {}
         rss_mb = _rss_mb(process.pid)
     theirs = _measured(kafka, records) if kafka else {}
-    figures: dict[str, Any] = {**ours, "rss_mb": rss_mb}
+    figures: dict[str, Any] = {**ours, **idle, "rss_mb": rss_mb}
     for name in ours:
         ratio = ours[name] / theirs[name] if theirs.get(name) else None
         figures[f"ratio_kafka_{name}"] = ratio and round(ratio, 3)

@@ -102,6 +102,9 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_bench)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
     parser.add_argument("--records", type=int, default=1_000_000, metavar="N")
+    parser.add_argument(
+        "--consumers", type=int, default=1_000, metavar="N", help="idle ones, with nine partitions each"
+    )
     parser.add_argument("--store", metavar="URL", help="use this store; else one is started")
     parser.add_argument("--kafka", metavar="HOST:PORT", help="do the same work there and print the ratios")
 
@@ -159,7 +162,9 @@ def _bench(arguments: argparse.Namespace) -> int:
 
     if arguments.records < 1:
         raise BadConfig("--records must be at least 1")
-    figures = bench(arguments.records, arguments.store, arguments.kafka)
+    if not 0 <= arguments.consumers <= limits.BENCH_CONSUMERS_MAX:
+        raise BadConfig(f"--consumers must be 0 to {limits.BENCH_CONSUMERS_MAX}")
+    figures = bench(arguments.records, arguments.consumers, arguments.store, arguments.kafka)
     lines = [f"{name}: {value}\n" for name, value in figures.items()]
     sys.stdout.write(json.dumps(figures) + "\n" if arguments.json else "".join(lines))
     return 0

@@ -162,10 +162,11 @@ def test_inspect_prints_a_table_and_refuses_what_is_not_there(broker: BrokerProc
 
 
 def test_bench_prints_one_json_object_with_the_names_that_stay() -> None:
-    ended = penstock("bench", "--json", "--records", "2000")
+    ended = penstock("bench", "--json", "--records", "2000", "--consumers", "20")
     assert ended.returncode == 0, ended.stderr
     figures = json.loads(ended.stdout)
     rates = {"produce_records_per_s", "consume_records_per_s", "roundtrip_p50_ms", "roundtrip_p99_ms", "rss_mb"}
     assert all(figures[name] > 0 for name in rates)
+    assert (figures["idle_consumers"], figures["idle_partitions"], figures["idle_fetches_per_s"] > 0) == (20, 180, True)
     assert {"machine", "commit", "started_at", "ratio_kafka_produce_records_per_s"} <= set(figures)
     assert figures["ratio_kafka_produce_records_per_s"] is None
