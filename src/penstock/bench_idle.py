@@ -68,7 +68,7 @@ async def _measured(host: str, port: int, names: list[str], consumers: int, brok
         one = IdleConsumer(_frame(names, number * PARTITIONS_EACH))
         await loop.create_connection(partial(_given, one), host, port)
         idle.append(one)
-    scale = min(1.0, consumers / 1000)
+    scale = min(max(consumers / 1000, 0.1), 1.0)  # a few are measured for less long
     await asyncio.sleep(SETTLE_S * scale)
     cpu, answers, started = _cpu_s(broker_pid), sum(one.answers for one in idle), time.perf_counter()
     await asyncio.sleep(MEASURE_S * scale)
