@@ -40,6 +40,12 @@ def mount_bench(verbs: "argparse._SubParsersAction[Any]") -> None:
     status.add_argument("--quick", action="store_true", help="a tiny hall: shows that it works, measures nothing")
     status.set_defaults(verb=_status)
 
+    sse = names.add_parser("sse", help="browsers that watch an event while it is sold")
+    sse.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    sse.add_argument("--quick", action="store_true", help="a tiny hall: shows that it works, measures nothing")
+    sse.add_argument("--viewers", type=int, default=10_000, metavar="N", help="how many watch (10,000)")
+    sse.set_defaults(verb=_sse)
+
     seat_map = names.add_parser("map", help="the map of 50,000 seats in a real browser")
     seat_map.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     seat_map.add_argument("--quick", action="store_true", help="a glance: shows that it works, measures nothing")
@@ -81,6 +87,17 @@ def _status(arguments: argparse.Namespace) -> int:
 
     show(bench_status(quick=arguments.quick), as_json=arguments.json)
     return 0
+
+
+def _sse(arguments: argparse.Namespace) -> int:
+    from aisle.bench.report import show
+    from aisle.bench.sse import bench_sse
+
+    if arguments.viewers < 1:
+        raise StartupError("--viewers takes a number from 1 on")
+    result = bench_sse(arguments.viewers, quick=arguments.quick)
+    show(result, as_json=arguments.json)
+    return 1 if result["gaps"] or result["behind"] or result["lost_connections"] else 0
 
 
 def _map(arguments: argparse.Namespace) -> int:

@@ -17,6 +17,7 @@ from aisle.embedded.supervisor import Supervisor
 from aisle.up import start_everything
 
 TICKS = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,11 @@ def running_product() -> Iterator[Product]:
         with Supervisor(Path(config.data_dir), log=lambda line: None) as supervisor:
             config, programs = start_everything(config, supervisor, lambda line: None)
             yield Product(config, {program.name: program.pid for program in programs})
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory of a process that is in use now."""
+    return int(_text(f"/proc/{pid}/statm").split()[1]) * PAGE
 
 
 def _family(pid: int) -> list[int]:
