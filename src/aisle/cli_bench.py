@@ -46,6 +46,11 @@ def mount_bench(verbs: "argparse._SubParsersAction[Any]") -> None:
     sse.add_argument("--viewers", type=int, default=10_000, metavar="N", help="how many watch (10,000)")
     sse.set_defaults(verb=_sse)
 
+    growth = names.add_parser("growth", help="what a booking costs in larger halls and among more events")
+    growth.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    growth.add_argument("--quick", action="store_true", help="tiny halls: shows that it works, measures nothing")
+    growth.set_defaults(verb=_growth)
+
     seat_map = names.add_parser("map", help="the map of 50,000 seats in a real browser")
     seat_map.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     seat_map.add_argument("--quick", action="store_true", help="a glance: shows that it works, measures nothing")
@@ -98,6 +103,14 @@ def _sse(arguments: argparse.Namespace) -> int:
     result = bench_sse(arguments.viewers, quick=arguments.quick)
     show(result, as_json=arguments.json)
     return 1 if result["gaps"] or result["behind"] or result["lost_connections"] else 0
+
+
+def _growth(arguments: argparse.Namespace) -> int:
+    from aisle.bench.growth import FULL, QUICK, bench_growth
+    from aisle.bench.report import show
+
+    show(bench_growth(QUICK if arguments.quick else FULL), as_json=arguments.json)
+    return 0
 
 
 def _map(arguments: argparse.Namespace) -> int:

@@ -34,9 +34,10 @@ class Product:
 
 
 @contextmanager
-def running_product() -> Iterator[Product]:
+def running_product(kept: Path | None = None) -> Iterator[Product]:
+    """In a folder that is removed afterwards, or in one that is kept."""
     with tempfile.TemporaryDirectory(prefix="aisle-bench-") as folder:
-        config = Config(data_dir=str(Path(folder) / "data"), port=free_port())
+        config = Config(data_dir=str((kept or Path(folder)) / "data"), port=free_port())
         with Supervisor(Path(config.data_dir), log=lambda line: None) as supervisor:
             config, programs = start_everything(config, supervisor, lambda line: None)
             yield Product(config, {program.name: program.pid for program in programs})

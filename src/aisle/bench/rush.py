@@ -137,7 +137,7 @@ async def open_events(product: Product, seller: str, events: Sequence[int]) -> N
             answers = await send(product, asked, connections=min(8, len(asked)))
             opened = {found["id"] for found in map(msgspec.json.decode, answers.bodies) if "id" in found}
             closed = [event for event in closed if event not in opened]
-            await asyncio.sleep(OPEN_AGAIN_SECONDS if closed else 0)
+            await asyncio.sleep(min(OPEN_AGAIN_SECONDS * len(closed), 1))
 
 
 async def place_orders(
