@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,6 +23,9 @@ COMMANDS = {
     "penstock": ("-m", "penstock", "bench", "--json"),
     "sellout": ("-m", "aisle", "bench", "sellout", "--json"),
     "pay": ("-m", "aisle", "bench", "pay", "--json"),
+    "status": ("-m", "aisle", "bench", "status", "--json"),
+    "sse": ("-m", "aisle", "bench", "sse", "--json"),
+    "growth": ("-m", "aisle", "bench", "growth", "--json"),
     "map": ("-m", "aisle", "bench", "map", "--json"),
 }
 
@@ -38,7 +42,7 @@ def main() -> None:
     results = {name: run_beside_kafka() if name == "penstock" else run(name) for name in arguments.names or COMMANDS}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(results, indent=1) + "\n")
-    sys.stdout.write(f"{path}\n")
+    sys.stdout.write(f"{path}\n`python -m bench.readme {path.name}` writes the README's numbers and pictures from it\n")
 
 
 def run_beside_kafka() -> dict[str, object]:
@@ -52,13 +56,14 @@ def run_beside_kafka() -> dict[str, object]:
 def run(name: str, *flags: str) -> dict[str, object]:
     """Progress of the benchmark, if any, passes through to the terminal."""
     sys.stderr.write(f"{name}\n")
+    started = time.monotonic()
     ended = subprocess.run(
         [sys.executable, *COMMANDS[name], *flags], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
     )
     if ended.returncode != 0:
         raise SystemExit(f"{name} ended with {ended.returncode}")
     result: dict[str, object] = json.loads(ended.stdout)
-    return result
+    return {**result, "took_s": round(time.monotonic() - started, 1)}
 
 
 def commit() -> str:
