@@ -65,7 +65,11 @@ def _sale(listing: Listing) -> Sale:
 
 
 async def counts_of(store: Store, event: int) -> list[Counts]:
-    found = await statuses(store, await places_of(store, event))
+    return await _counted(store, await places_of(store, event))
+
+
+async def _counted(store: Store, places: Sequence[Place]) -> list[Counts]:
+    found = await statuses(store, places)
     return [
         Counts(s.place.section, s.place.subsection, s.available, s.reserved, s.sold, s.unavailable, s.total, s.version)
         for s in found
@@ -84,7 +88,8 @@ async def pool_counts_of(pools: Pools, listing: Listing) -> list[Counts]:
 
 async def everything_counted(store: Store, pools: Pools, catalogue: Catalogue, event: int) -> list[Counts]:
     listing = await catalogue.find(event)
-    return [*await counts_of(store, event), *(await pool_counts_of(pools, listing) if listing.pools else [])]
+    seats = await _counted(store, [Place(event, hall.section, hall.subsection) for hall in listing.halls])
+    return [*seats, *(await pool_counts_of(pools, listing) if listing.pools else [])]
 
 
 async def switch_sale(inventory: Inventory, pools: Pools, listing: Listing, on_sale: bool) -> None:

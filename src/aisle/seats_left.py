@@ -1,4 +1,4 @@
-"""Where an event has nothing left, by counts a quarter of a second old at most.
+"""Where an event has nothing left, by counts a quarter of a second old at most, or a second where there is room.
 
 After the last seat most of the crowd is still coming. They are told at once, at the price of a look into this table,
 instead of being written down, sent through the log and refused by the store. Nobody is promised anything by it: a seat
@@ -16,6 +16,9 @@ from aisle.booking.booking import Request
 from aisle.ticketing.api import Counts
 
 FRESH_SECONDS = 0.25
+# As long as more than a tenth is free everywhere, nothing is about to be empty.
+ROOMY_SECONDS = 1.0
+ROOMY_SHARE = 0.1
 EVENTS_KEPT_MAX = 10_000
 
 # (section, subsection), (section, None), (None, None) for the hall, (pool, 0)
@@ -56,7 +59,9 @@ class SeatsLeft:
             # Keys that cannot be read are for the operator; who may have what is decided by the scripts.
             log.error("seats_not_counted", event_id=event, reason=str(error))
             counts = []
-        left = Left(self._clock() + FRESH_SECONDS, frozenset(empty_places(counts)))
+        roomy = all(one.available > ROOMY_SHARE * one.total for one in counts)
+        until = self._clock() + (ROOMY_SECONDS if roomy else FRESH_SECONDS)
+        left = Left(until, frozenset(empty_places(counts)))
         if len(self._kept) >= EVENTS_KEPT_MAX:
             self._kept.clear()
         self._kept[event] = left

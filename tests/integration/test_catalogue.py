@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from aisle.db import open_database
@@ -59,6 +60,41 @@ async def test_what_was_read_before_a_change_is_not_kept_after_it(config):
         await slow.changed(event)
         for catalogue in (slow, other, Catalogue(database, store)):
             assert (await catalogue.find(event)).event.name == "new"
+
+
+class Unguarded(Slow):
+    """Writes its copy whatever has happened since it looked: what the script is there to prevent."""
+
+    async def _from_database(self, event_id: int, found: bytes) -> Listing:
+        listing = await self._listing_of(event_id)
+        await self._hot_store.call("SET", self._key(event_id), msgspec.json.encode(listing), "PX", 60_000)
+        return listing
+
+
+@pytest.mark.parametrize(("kind", "kept"), [(Slow, "newest"), (Unguarded, "new")])
+async def test_what_was_read_between_two_changes_is_not_kept_after_the_second(config, kind, kept):
+    async with open_database(config) as database, open_store(config, Metrics()) as store:
+        event = await write_event(database, "new")
+        slow, other = kind(database, store), Catalogue(database, store)
+        await other.changed(event)
+        reading = asyncio.create_task(slow.find(event))
+        await slow.read.wait()
+        await database.execute("update ticketing.events set name = 'newest' where id = $1", event)
+        await other.changed(event)
+        slow.go_on.set()
+        await reading
+        assert (await Catalogue(database, store).find(event)).event.name == kept
+
+
+async def test_an_event_that_was_just_changed_is_read_from_the_database_once_for_all_processes(config):
+    async with open_database(config) as database, open_store(config, Metrics()) as store:
+        event = await write_event(database, "just opened")
+        processes = [Slow(database, store) for _ in range(3)]
+        await processes[0].changed(event)
+        for process in processes:
+            process.go_on.set()
+            assert (await process.find(event)).event.name == "just opened"
+        assert [process.reads for process in processes] == [1, 0, 0]
 
 
 async def test_a_failed_look_is_not_remembered(config):

@@ -3,7 +3,7 @@
 import asyncio
 
 from aisle.booking.booking import Request
-from aisle.seats_left import FRESH_SECONDS, SeatsLeft, empty_places
+from aisle.seats_left import FRESH_SECONDS, ROOMY_SECONDS, SeatsLeft, empty_places
 from aisle.ticketing.api import Counts
 
 
@@ -35,6 +35,26 @@ async def test_many_askers_cause_one_count_and_a_seat_that_came_back_is_seen_a_m
     now[0] += FRESH_SECONDS
     assert not await seats_left.nothing_for(1, request)
     assert asked == [1, 1]
+
+
+async def test_where_there_is_room_everywhere_it_is_looked_at_less_often():
+    now, looks, left = [100.0], [], [9]
+
+    async def count(event: int) -> list[Counts]:
+        looks.append(now[0])
+        return [counts("A", 1, left[0]), counts("A", 2, 10)]
+
+    seats_left = SeatsLeft(count, clock=lambda: now[0])
+    request = Request(quantity=2, section="A", subsection=1)
+    for available, pause in ((9, ROOMY_SECONDS), (1, FRESH_SECONDS), (0, FRESH_SECONDS)):
+        left[0], looks[:] = available, []
+        assert await seats_left.nothing_for(1, request) == (available == 0)
+        now[0] += pause - 0.01
+        await seats_left.nothing_for(1, request)
+        assert len(looks) == 1
+        now[0] += 0.02
+    await seats_left.nothing_for(1, request)
+    assert len(looks) == 2
 
 
 async def test_a_place_that_was_not_counted_is_left_to_the_store():

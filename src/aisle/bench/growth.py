@@ -169,6 +169,7 @@ def _in_turn(events: Sequence[int], buyers: Sequence[str], deck: Sequence[Wanted
 async def _sell(
     product: Product, database: asyncpg.Pool, events: Sequence[int], requests: list[bytes], sizes: Sizes, label: str
 ) -> Step:
+    await _visit(product, events)
     before = await database.fetchval(PENDING, events)
     cpu = product.cpu_seconds()
     answers = await send(product, requests, connections=sizes.buyers, label=label)
@@ -184,6 +185,12 @@ async def _sell(
         "p50_ms": round(percentile(answers.milliseconds, 50), 2),
         "p99_ms": round(percentile(answers.milliseconds, 99), 2),
     }
+
+
+async def _visit(product: Product, events: Sequence[int]) -> None:
+    """Whoever orders has looked at the event before."""
+    looks = [f"GET /api/v1/events/{event}/sections HTTP/1.1\r\nhost: aisle\r\n\r\n".encode() for event in events]
+    await send(product, looks, connections=min(CREATE_AT_ONCE, len(looks)))
 
 
 async def _create_many(product: Product, seller: str, size: Size, count: int) -> list[int]:

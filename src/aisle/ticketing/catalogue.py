@@ -6,6 +6,7 @@ by the scripts and the constraints, never by a copy.
 """
 
 import asyncio
+import secrets
 import time
 from collections.abc import Callable
 
@@ -13,6 +14,7 @@ import asyncpg
 import msgspec
 
 from aisle.errors import Problem
+from aisle.scripts import load_script
 from aisle.store import Store
 from aisle.ticketing import store
 from aisle.ticketing.event import Subhall
@@ -24,6 +26,8 @@ STORE_CACHE_MS = 3_600_000
 CHANGED_MS = 60_000
 EVENTS_KEPT_MAX = 10_000
 EVENT_ID_MAX = 2**63 - 1
+# No JSON begins like this.
+CHANGED = b"changed "
 
 
 class Listing(msgspec.Struct, frozen=True):
@@ -34,6 +38,8 @@ class Listing(msgspec.Struct, frozen=True):
     halls: tuple[Subhall, ...]
     pools: tuple[Pool, ...] = ()
 
+
+KEEP_COPY = load_script("aisle.ticketing", "keep_copy")
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Listing).decode
@@ -63,7 +69,8 @@ class Catalogue:
 
     async def _load(self, event_id: int) -> Listing:
         try:
-            listing = await self._from_store(event_id) or await self._from_database(event_id)
+            found = await self._hot_store.call("GET", self._key(event_id)) or b""
+            listing = _copied(found) or await self._from_database(event_id, found)
             # What was read before a change is answered to those who asked before it, and not kept.
             if self._loading.get(event_id) is asyncio.current_task():
                 if len(self._kept) >= EVENTS_KEPT_MAX:
@@ -78,22 +85,13 @@ class Catalogue:
         """Forget the copies of an event that was changed."""
         self._kept.pop(event_id, None)
         self._loading.pop(event_id, None)
-        # An empty copy keeps the place for a while: somebody who read the database before the change cannot put
-        # what it said then here afterwards.
-        await self._hot_store.call("SET", self._key(event_id), "", "PX", CHANGED_MS)
+        # A mark in the place of the copy: somebody who looked before the change, and so may have read the database
+        # before it, finds something else than then and does not put what it said here.
+        await self._hot_store.call("SET", self._key(event_id), CHANGED + secrets.token_bytes(8), "PX", CHANGED_MS)
 
-    async def _from_store(self, event_id: int) -> Listing | None:
-        packed = await self._hot_store.call("GET", self._key(event_id))
-        if not packed:
-            return None
-        try:
-            return _decode(packed)
-        except msgspec.MsgspecError:
-            return None  # written by another version; the database has it
-
-    async def _from_database(self, event_id: int) -> Listing:
+    async def _from_database(self, event_id: int, found: bytes) -> Listing:
         listing = await self._listing_of(event_id)
-        await self._hot_store.call("SET", self._key(event_id), _encode(listing), "NX", "PX", STORE_CACHE_MS)
+        await self._hot_store.run(KEEP_COPY, [self._key(event_id)], [found, _encode(listing), STORE_CACHE_MS])
         return listing
 
     async def _listing_of(self, event_id: int) -> Listing:
@@ -107,6 +105,15 @@ class Catalogue:
 
     def _key(self, event_id: int) -> str:
         return f"{self._hot_store.prefix}event:cache:{event_id}"
+
+
+def _copied(found: bytes) -> Listing | None:
+    if not found or found.startswith(CHANGED):
+        return None
+    try:
+        return _decode(found)
+    except msgspec.MsgspecError:
+        return None  # written by another version; the database has it
 
 
 def check_event_id(event_id: int) -> None:
