@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
+from aisle.limits import TICKETS_PER_COPY
 from aisle.ticketing.event import TicketState, plan_hall
 from aisle.ticketing.store import SeatRef, analyze_tickets, insert_event, release, reserve
 from tests.unit.test_event import describe
@@ -34,7 +35,11 @@ async def states(connection: asyncpg.Connection, event: int) -> list[tuple[int, 
     return [(row["state"], row["booking"]) for row in rows]
 
 
-async def test_an_event_has_a_row_for_every_seat(database_url):
+@pytest.mark.parametrize("rows_at_once", [TICKETS_PER_COPY, 7, 11, 44])
+async def test_an_event_has_a_row_for_every_seat_however_many_are_written_at_once(
+    database_url, rows_at_once, monkeypatch
+):
+    monkeypatch.setattr("aisle.ticketing.store.TICKETS_PER_COPY", rows_at_once)
     connection = await asyncpg.connect(database_url)
     event = await created(connection)
     counts = await connection.fetch(

@@ -4,13 +4,15 @@ The count of rows that matched is always checked: a statement that moves fewer t
 seat that is not what the store believed, and that is said, never passed over.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from itertools import islice
 from uuid import UUID
 
 import asyncpg
 import msgspec
 
+from aisle.limits import TICKETS_PER_COPY
 from aisle.messages import Message, encode
 from aisle.ticketing.event import Description, Subhall, TicketState, lane_of, partition_of
 from aisle.ticketing.pool import Pool
@@ -158,25 +160,27 @@ async def insert_event(
         columns=("event_id", *Pool.__struct_fields__),
         records=[(event_id, *msgspec.structs.astuple(pool)) for pool in pools],
     )
-    await connection.copy_records_to_table(
-        "tickets",
-        schema_name="ticketing",
-        columns=("event_id", "place", "seat", "state", "price"),
-        records=_ticket_rows(event_id, hall, pools),
-    )
+    rows = _ticket_rows(event_id, hall, pools)
+    # A million at once would keep the process from everything else for seconds, and outlast the time-out of a call.
+    while some := list(islice(rows, TICKETS_PER_COPY)):
+        await connection.copy_records_to_table(
+            "tickets", schema_name="ticketing", columns=("event_id", "place", "seat", "state", "price"), records=some
+        )
     return _event(row)
 
 
-def _ticket_rows(event_id: int, hall: Sequence[Subhall], pools: Sequence[Pool]) -> list[tuple[int, int, int, int, int]]:
-    rows = []
+def _ticket_rows(
+    event_id: int, hall: Sequence[Subhall], pools: Sequence[Pool]
+) -> Iterator[tuple[int, int, int, int, int]]:
     for sub in hall:
         states = [int(TicketState.AVAILABLE)] * sub.seats
         for seat in sub.blocked:
             states[seat] = int(TicketState.UNAVAILABLE)
-        rows += [(event_id, sub.place, seat, state, sub.price) for seat, state in enumerate(states)]
+        for seat, state in enumerate(states):
+            yield event_id, sub.place, seat, state, sub.price
     for pool in pools:
-        rows += [(event_id, pool.place, n, int(TicketState.AVAILABLE), pool.price) for n in range(pool.capacity)]
-    return rows
+        for n in range(pool.capacity):
+            yield event_id, pool.place, n, int(TicketState.AVAILABLE), pool.price
 
 
 async def analyze_tickets(connection: asyncpg.Connection) -> None:
