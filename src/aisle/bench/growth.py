@@ -173,7 +173,7 @@ async def _sell(
     before = await database.fetchval(PENDING, events)
     cpu = product.cpu_seconds()
     answers = await send(product, requests, connections=sizes.buyers, label=label)
-    seconds = await settled(database, events, answers)
+    seconds = await settled(database, answers)
     spent = product.cpu_since(cpu)
     sold = await database.fetchval(PENDING, events) - before
     if sold != len(requests):

@@ -51,7 +51,7 @@ async def _pay_for_all(product: Product, size: Size) -> dict[str, object]:
         seller, buyers = await invite(product, database, store, size.buyers)
         event = (await create_event(product, seller, size)).id
         orders = await place_orders(product, event, buyers, deck_of(size), key="rush", label="selling")
-        await settled(database, [event], orders)
+        await settled(database, orders)
         result.update(await _pay(product, database, store, event, buyers))
         facts = await facts_of(database, event)
         result["drift"] = len((await verify_places(store, facts.halls)).findings)

@@ -66,7 +66,7 @@ async def _sell_out(product: Product, size: Size, deck: Sequence[Wanted]) -> dic
         sold = await _rush(product, database, event.id, buyers, size, deck)
         result.update(sold)
         wave = await place_orders(product, event.id, buyers, deck, key="late", label="a wave after the last seat")
-        result["refusals_per_s"] = round(len(wave.milliseconds) / await settled(database, [event.id], wave), 1)
+        result["refusals_per_s"] = round(len(wave.milliseconds) / await settled(database, wave), 1)
         say("one buyer at a time")
         result["single_p50_ms"] = await _one_at_a_time(product, database, seller, buyers[0])
         facts = await facts_of(database, event.id)
@@ -93,7 +93,7 @@ async def _rush(
     bookings = len(deck)
     cpu = product.cpu_seconds()
     answers = await place_orders(product, event, buyers, deck, key="rush", label="selling")
-    seconds = await settled(database, [event], answers)
+    seconds = await settled(database, answers)
     spent = product.cpu_since(cpu)
     rows = await database.fetch(OUTCOMES, event)
     window_ms = product.config.payment_seconds * 1000
@@ -123,6 +123,6 @@ async def _one_at_a_time(product: Product, database: asyncpg.Pool, seller: str, 
     for n in range(SINGLE_BOOKINGS):
         body = b'{"event_id":%d,"quantity":2,"section":"A","subsection":1}' % event.id
         answers = await send(product, [request_bytes(buyer, f"single-{n:08}", body)], connections=1)
-        await settled(database, [event.id], answers)
+        await settled(database, answers)
     rows = await database.fetch(OUTCOMES, event.id)
     return round(statistics.median(float(r["ms"]) for r in rows) - product.config.payment_seconds * 1000, 2)

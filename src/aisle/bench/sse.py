@@ -98,7 +98,7 @@ async def _sell(
             raise StartupError(f"orders were answered with {answers.statuses}")
         bar("selling", min(first + each, len(requests)), len(requests))
     placed = time.perf_counter() - started
-    await settled(database, [event], answers)
+    await settled(database, answers)
     return {"bookings": len(requests), "bookings_per_s": round(len(requests) / placed, 1)}
 
 
