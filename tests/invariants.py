@@ -7,7 +7,7 @@ import asyncpg
 import msgspec
 
 from aisle.booking.store import counts_of
-from aisle.messages import Part
+from aisle.messages import Part, decode
 from aisle.reservation.facts import ClaimFact, EventFacts, HallFacts
 from aisle.reservation.inventory import Hall
 from aisle.reservation.keys import Place
@@ -32,7 +32,8 @@ async def assert_store_consistent(store: Store, event: int) -> None:
 
 async def assert_event_consistent(database: asyncpg.Pool, store: Store, event: int) -> None:
     """Bits == counters == claims == tickets == bookings, no seat twice, no purchase miscounted. At quiescence only."""
-    assert await unsettled(database, store, [event]) == []
+    left = await unsettled(database, store, [event])
+    assert not left, "\n".join(left)
     async with database.acquire() as connection, connection.transaction(isolation="repeatable_read"):
         facts = await facts_in_postgresql(connection, event)
         await _assert_bookings_have_their_tickets(connection, event)
@@ -49,9 +50,8 @@ async def unsettled(database: asyncpg.Pool, store: Store, events: Sequence[int])
     waiting = await database.fetchval(
         "select count(*) from booking.bookings where event_id = any($1::bigint[]) and state = 'PROCESSING'", events
     )
-    unsent = await database.fetchval(
-        "select (select count(*) from booking.outbox) + (select count(*) from ticketing.outbox)"
-    )
+    outboxes = "select message from booking.outbox union all select message from ticketing.outbox"
+    unsent = sum(decode(row["message"]).event in events for row in await database.fetch(outboxes))
     found = [f"{waiting} bookings are PROCESSING"] if waiting else []
     found += [f"{unsent} messages are unsent"] if unsent else []
     moving = await database.fetchval(

@@ -13,7 +13,7 @@ import asyncpg
 
 from aisle.config import Config
 from aisle.errors import StartupError
-from aisle.limits import POSTGRES_VERSION_MIN, TRANSACTION_TRIES_MAX
+from aisle.limits import POSTGRES_VERSION_MIN, TRANSACTION_PAUSE_SECONDS, TRANSACTION_TRIES_MAX
 
 Value = TypeVar("Value")
 
@@ -65,6 +65,8 @@ async def in_one_go(
         except lost:
             if not tries_left:
                 raise
+            # The one it stood in the way of goes first, or the two meet again.
+            await asyncio.sleep(TRANSACTION_PAUSE_SECONDS)
     raise AssertionError("the last try returns or raises")
 
 

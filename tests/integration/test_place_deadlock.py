@@ -13,10 +13,10 @@ from aisle.log import open_writer
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 FIRST, SECOND = UUID(int=1), UUID(int=2)
-LOCK = "select 1 from booking.purchases where buyer = $1 and event_id = 77 for update"
+LOCK = "select 1 from booking.purchases where buyer = $1 and event_id = 900_077 for update"
 
 
-SALE = Sale(77, "shared", 1, True, 10, 100, {"A": 0}, "TWD", {("A", 1): (1, 10)})
+SALE = Sale(900_077, "shared", 1, True, 10, 100, {"A": 0}, "TWD", {("A", 1): (1, 10)})
 
 
 async def something_left(event: int, request: Request) -> bool:
@@ -50,10 +50,10 @@ async def test_a_batch_that_loses_a_deadlock_is_written_again(database_url, conf
             await rival.execute(LOCK, FIRST)  # returns when PostgreSQL has given up the batch
         placed = await batch
         rows = await database.fetch(
-            "select id from booking.bookings where event_id = 77 and idempotency_key = 'during'"
+            "select id from booking.bookings where event_id = 900_077 and idempotency_key = 'during'"
         )
         assert {row["id"] for row in rows} == {booking.id for booking in placed}
-        counted = await database.fetch("select seats from booking.purchases where event_id = 77")
+        counted = await database.fetch("select seats from booking.purchases where event_id = 900_077")
         assert [row["seats"] for row in counted] == [4, 4]
         await placer.aclose()
 
@@ -63,20 +63,20 @@ async def test_seats_that_stop_counting_are_locked_in_the_order_in_which_booking
     buyers = [UUID(int=n) for n in range(1, 200)]
     async with asyncpg.create_pool(database_url, min_size=1, max_size=5) as database:
         # Their order in the table is another one.
-        insert = "insert into booking.purchases select 78, b, 5, 10 from unnest($1::uuid[]) b"
+        insert = "insert into booking.purchases select 900_078, b, 5, 10 from unnest($1::uuid[]) b"
         await database.execute(insert, buyers[::-1])
         await database.execute("analyze booking.purchases")
-        counts = [store.Count(78, buyer, "", 1) for buyer in buyers[::-1]]
+        counts = [store.Count(900_078, buyer, "", 1) for buyer in buyers[::-1]]
         async with database.acquire() as holder, database.acquire() as connection:
             async with holder.transaction():
                 await holder.execute(
-                    "select 1 from booking.purchases where event_id = 78 and buyer = $1 for update", FIRST
+                    "select 1 from booking.purchases where event_id = 900_078 and buyer = $1 for update", FIRST
                 )
                 going = asyncio.create_task(store.uncount(connection, counts))
                 await somebody_waits(database)
                 free = await database.fetch(
-                    "select buyer from booking.purchases where event_id = 78 for update skip locked"
+                    "select buyer from booking.purchases where event_id = 900_078 for update skip locked"
                 )
             await going
         assert {row["buyer"] for row in free} == set(buyers) - {FIRST}
-        assert await database.fetchval("select sum(seats) from booking.purchases where event_id = 78") == 4 * 199
+        assert await database.fetchval("select sum(seats) from booking.purchases where event_id = 900_078") == 4 * 199

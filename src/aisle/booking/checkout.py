@@ -15,6 +15,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from uuid import UUID
 
 import asyncpg
@@ -75,7 +76,7 @@ class Checkout:
         self._clock = clock
         self._placing: GroupCommit[store.Placing, store.Placed] = GroupCommit(
             self._place,
-            apart=lambda placing: (placing.event_id, placing.buyer),
+            apart=lambda placing: placing.buyer,
             batch_max=CHECKOUT_BATCH_MAX,
             queue_max=CHECKOUT_QUEUE_MAX,
             lanes=2,
@@ -187,11 +188,8 @@ class Checkout:
         return _unless_failed(booking)
 
     async def _place(self, placings: Sequence[store.Placing]) -> list[store.Placed]:
-        """A batch that met its own twin is written again, too."""
-        lost = (asyncpg.DeadlockDetectedError, asyncpg.UniqueViolationError)
-        return await in_one_go(
-            self._database, lambda connection: store.place(connection, placings, now=self._clock()), lost=lost
-        )
+        write = partial(store.place, placings=placings, now=self._clock())
+        return await in_one_go(self._database, write, lost=store.NOT_PLACED)
 
     async def _reserve(self, placings: Sequence[store.Placing]) -> list[Booking]:
         async def reserve(connection: asyncpg.Connection) -> list[Booking]:

@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from uuid import UUID
 
 import asyncpg
@@ -81,7 +82,7 @@ class Placer:
         self._publishing: set[asyncio.Task[None]] = set()
         self._commit: GroupCommit[store.Placing, store.Placed] = GroupCommit(
             self._write,
-            apart=lambda placing: (placing.event_id, placing.buyer),
+            apart=lambda placing: placing.buyer,
             batch_max=PLACE_BATCH_MAX,
             queue_max=PLACE_QUEUE_MAX,
             lanes=2,
@@ -134,7 +135,8 @@ class Placer:
         return [key in known for key in asked]
 
     async def _write(self, placings: Sequence[store.Placing]) -> list[store.Placed]:
-        placed = await in_one_go(self._database, lambda c: store.place(c, placings, now=self._clock()))
+        write = partial(store.place, placings=placings, now=self._clock())
+        placed = await in_one_go(self._database, write, lost=store.NOT_PLACED)
         crash_point("after_place_commit")
         new = [reserve_message(p) for p, answer in zip(placings, placed, strict=True) if answer.new]
         if new:

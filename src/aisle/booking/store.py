@@ -22,6 +22,8 @@ parts_of = msgspec.json.Decoder(tuple[Part, ...]).decode
 COLUMNS = "id, event_id, state, quantity, parts, total, reason, placed_at, deadline, ended_at"
 
 # One statement: find earlier bookings with the same key, count the rest against the buyer's limit, write what passes.
+# A twin in another process that came between the look and the write breaks the key's constraint: then nothing of the
+# batch was written or counted, and the next try finds the twin.
 PLACE = """
     with asked as (
         select * from unnest($1::uuid[], $2::bigint[], $3::text[], $4::uuid[], $5::jsonb[], $6::int[], $7::text[],
@@ -45,14 +47,11 @@ PLACE = """
         select a.id, a.event_id, a.lane, a.partition, a.epoch, a.buyer, a.request, a.quantity, a.idempotency_key,
                a.request_hash, $10
         from asked a join counted c using (event_id, buyer, pool)
-        on conflict (buyer, idempotency_key) do nothing
         returning id
     )
-    select a.id, e.id as earlier_id, e.request_hash as earlier_hash,
-           c.buyer is not null as counted, p.id is not null as placed
+    select a.id, e.id as earlier_id, e.request_hash as earlier_hash, p.id is not null as placed
     from asked a
     left join earlier e using (buyer, idempotency_key)
-    left join counted c using (event_id, buyer, pool)
     left join placed p on p.id = a.id
 """
 
@@ -119,6 +118,10 @@ class Placing(msgspec.Struct, frozen=True):
     epoch: int = 1
 
 
+# What says that a batch was not placed and may be tried again: it stood in somebody's way, or met a twin.
+NOT_PLACED = (asyncpg.DeadlockDetectedError, asyncpg.UniqueViolationError)
+
+
 class Placed(msgspec.Struct, frozen=True):
     """What became of it: a new booking, an earlier one with the same key, or a refusal."""
 
@@ -129,33 +132,29 @@ class Placed(msgspec.Struct, frozen=True):
 
 
 async def place(connection: asyncpg.Connection, placings: Sequence[Placing], *, now: datetime) -> list[Placed]:
-    """Write a batch in which no (event, buyer) occurs twice."""
+    """Write a batch in which no buyer occurs twice; it is a transaction by itself.
+
+    Raises UniqueViolationError, and has done nothing, if a twin of one was written meanwhile: to be tried again.
+    """
     # Every process takes the buyers' rows in the same order, so that two batches cannot wait for each other.
     asked, placings = placings, sorted(placings, key=lambda p: (p.event_id, p.buyer))
-    async with connection.transaction():
-        rows = await connection.fetch(
-            PLACE,
-            [p.id for p in placings],
-            [p.event_id for p in placings],
-            [p.lane for p in placings],
-            [p.buyer for p in placings],
-            [_json(p.request).decode() for p in placings],
-            [p.request.quantity for p in placings],
-            [p.idempotency_key for p in placings],
-            [p.request_hash for p in placings],
-            [p.seats_max for p in placings],
-            now,
-            [p.partition for p in placings],
-            [p.epoch for p in placings],
-            [p.request.pool or "" for p in placings],
-        )
-        found = {row["id"]: row for row in rows}
-        # Another process placed the same key between our look and our write: its booking stands, our count goes back.
-        raced = [p for p in placings if found[p.id]["counted"] and not found[p.id]["placed"]]
-        if raced:
-            await uncount(
-                connection, [Count(p.event_id, p.buyer, p.request.pool or "", p.request.quantity) for p in raced]
-            )
+    rows = await connection.fetch(
+        PLACE,
+        [p.id for p in placings],
+        [p.event_id for p in placings],
+        [p.lane for p in placings],
+        [p.buyer for p in placings],
+        [_json(p.request).decode() for p in placings],
+        [p.request.quantity for p in placings],
+        [p.idempotency_key for p in placings],
+        [p.request_hash for p in placings],
+        [p.seats_max for p in placings],
+        now,
+        [p.partition for p in placings],
+        [p.epoch for p in placings],
+        [p.request.pool or "" for p in placings],
+    )
+    found = {row["id"]: row for row in rows}
     answers = [_placed(p, found[p.id]) for p in asked]
     if any(answer.over_limit for answer in answers):
         return await _with_earlier(connection, asked, answers)
