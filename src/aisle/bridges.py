@@ -13,7 +13,7 @@ import structlog
 
 from aisle.booking.place import FindSale, PoolTerms, Sale
 from aisle.errors import Problem, StoreScriptFailed
-from aisle.limits import GATE_PAUSE_SECONDS_MAX
+from aisle.limits import GATE_PAUSE_SECONDS_MAX, VERIFY_AT_ONCE
 from aisle.messages import POOL
 from aisle.reservation.facts import EventFacts
 from aisle.reservation.generation import RECHECK_SECONDS, Gate, Standing
@@ -203,12 +203,19 @@ async def _verify_and_admit(database: asyncpg.Pool, store: Store, gate: Gate) ->
     standing, verified = gate.standing, gate.connected()
     events = await known_events(database)
     findings: list[str] = []
-    for event in events:
-        facts = await facts_of(database, event)
-        findings += map(str, (await verify_places(store, facts.halls, facts.pools)).findings)
+    # A few at a time: a start with a thousand small events is mostly waiting for answers.
+    for first in range(0, len(events), VERIFY_AT_ONCE):
+        some = events[first : first + VERIFY_AT_ONCE]
+        for found in await asyncio.gather(*(_differences(database, store, event) for event in some)):
+            findings += found
     if findings:
         hint = "aisle rebuild --event N, then aisle verify --admit --fresh"
         log.error("store_stays_closed", standing=standing, findings=findings[:5], hint=hint)
     else:
         # An unmarked store that holds exactly what PostgreSQL knows is new, or has just been rebuilt.
         await gate.admit(verified, fresh=standing is Standing.UNMARKED)
+
+
+async def _differences(database: asyncpg.Pool, store: Store, event: int) -> list[str]:
+    facts = await facts_of(database, event)
+    return [str(finding) for finding in (await verify_places(store, facts.halls, facts.pools)).findings]
