@@ -85,7 +85,6 @@ class Placer:
             apart=lambda placing: placing.buyer,
             batch_max=PLACE_BATCH_MAX,
             queue_max=PLACE_QUEUE_MAX,
-            lanes=2,
         )
         self._repeats: GroupCommit[Order, bool] = GroupCommit(
             self._find_repeats, apart=lambda _: object(), batch_max=PLACE_BATCH_MAX, queue_max=PLACE_QUEUE_MAX
