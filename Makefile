@@ -5,7 +5,7 @@ PYTEST_WORKERS ?= 4
 PYTEST = .venv/bin/pytest -n $(PYTEST_WORKERS) --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help up setup test check docs screenshots bench chaos lock clean
+.PHONY: help up setup test check docs screenshots bench chaos simulate lock clean
 
 help:  ## list the verbs
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,10 @@ bench: .venv/development  ## run every benchmark and keep the figures
 chaos: .venv/development  ## fault tests, the random ones for MINUTES (10) from SEED on
 	CHAOS_SEED=$(SEED) CHAOS_MINUTES=$(or $(MINUTES),10) $(PYTEST) \
 		-o faulthandler_timeout=0 tests/chaos tests/penstock/test_kills.py tests/penstock/test_transactions_crash.py
+
+simulate: .venv/development  ## simulated histories: HISTORIES (1000) from SEED (0) on; SEED alone tells one in full
+	@.venv/bin/python -m tests.simulation --seed $(or $(SEED),0) $(if $(OUT),--out $(OUT)) \
+		$(if $(HISTORIES),--histories $(HISTORIES),$(if $(SEED),,--histories 1000))
 
 screenshots: .venv/development  ## take the pictures of the pages anew, from a system it starts (needs Chromium)
 	@tests/install-programs.sh

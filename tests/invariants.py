@@ -1,7 +1,9 @@
 """What must hold whatever happened: called at the end of tests that sell, crash, race or rebuild."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import asyncpg
 import msgspec
@@ -36,9 +38,7 @@ async def assert_event_consistent(database: asyncpg.Pool, store: Store, event: i
     assert not left, "\n".join(left)
     async with database.acquire() as connection, connection.transaction(isolation="repeatable_read"):
         facts = await facts_in_postgresql(connection, event)
-        await _assert_bookings_have_their_tickets(connection, event)
-        await _assert_purchases_counted(connection, event)
-        await assert_money_kept_is_seats_delivered(connection, event)
+        assert_picture_consistent(await read_picture(connection, event))
     report = await verify(store, event, facts)
     assert report.clean, "\n".join(map(str, report.findings))
     assert (report.places, report.pools) == (len(facts.halls), len(facts.pools))
@@ -126,86 +126,111 @@ async def facts_in_postgresql(connection: asyncpg.Connection, event: int) -> Eve
     return EventFacts(event, tuple(halls), tuple(pools))
 
 
-async def _assert_bookings_have_their_tickets(connection: asyncpg.Connection, event: int) -> None:
-    bookings = await connection.fetch(
-        "select id, state, parts, total, quantity, request from booking.bookings where event_id = $1", event
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What PostgreSQL and the provider have of one event at one moment: rows, wherever they were read."""
+
+    bookings: Sequence[Mapping[str, Any]]
+    # (section, subsection) or (pool, 0) -> the place's number in a ticket's key
+    places: Mapping[tuple[str, int], int]
+    tickets: Sequence[Mapping[str, Any]]
+    purchases: Sequence[Mapping[str, Any]]
+    payments: Sequence[Mapping[str, Any]]
+    ledger: Sequence[Mapping[str, Any]]
+    charges: Sequence[Mapping[str, Any]]
+
+
+async def read_picture(connection: asyncpg.Connection, event: int) -> Picture:
+    """Inside the caller's snapshot."""
+    places = await connection.fetch(
+        """select section, subsection, place from ticketing.subsections where event_id = $1
+           union all select pool, 0, place from ticketing.pools where event_id = $1""",
+        event,
     )
-    places = {
-        (row["section"], row["subsection"]): row["place"]
-        for row in await connection.fetch(
-            """select section, subsection, place from ticketing.subsections where event_id = $1
-               union all select pool, 0, place from ticketing.pools where event_id = $1""",
+    return Picture(
+        bookings=await connection.fetch("select * from booking.bookings where event_id = $1", event),
+        places={(row["section"], row["subsection"]): row["place"] for row in places},
+        tickets=await connection.fetch(
+            "select * from ticketing.tickets where event_id = $1 and state in (1, 2)", event
+        ),
+        purchases=await connection.fetch("select * from booking.purchases where event_id = $1", event),
+        payments=await connection.fetch("select * from payment.payments where event_id = $1", event),
+        ledger=await connection.fetch(
+            "select l.* from payment.ledger l join payment.payments p on p.id = l.payment where p.event_id = $1", event
+        ),
+        charges=await connection.fetch(
+            """select c.* from payment.sandbox_charges c join payment.payments p on p.id = c.payment
+               where p.event_id = $1""",
             event,
-        )
-    }
+        ),
+    )
+
+
+def assert_picture_consistent(picture: Picture) -> None:
+    """Seats promised are tickets had, limits count what is live, money kept is seats delivered. At quiescence only."""
+    _assert_bookings_have_their_tickets(picture)
+    _assert_purchases_counted(picture)
+    _assert_money_kept_is_seats_delivered(picture)
+
+
+def _assert_bookings_have_their_tickets(picture: Picture) -> None:
     owned: dict[tuple[int, int], object] = {}
-    for booking in bookings:
+    for booking in picture.bookings:
         if booking["state"] not in WITH_SEATS:
             continue
         parts = _parts(booking["parts"])
-        seats = [(places[part.section, part.subsection], seat) for part in parts for seat in part.seats]
+        seats = [(picture.places[part.section, part.subsection], seat) for part in parts for seat in part.seats]
         assert booking["total"] == sum(part.price * len(part.seats) for part in parts)
         partial = msgspec.json.decode(booking["request"]).get("allow_partial", False)
-        assert len(seats) == booking["quantity"] or (partial and 0 < len(seats) < booking["quantity"]), booking
+        whole = len(seats) == booking["quantity"] or (partial and 0 < len(seats) < booking["quantity"])
+        assert whole, f"booking {booking['id']} asked for {booking['quantity']} seats and has {len(seats)}"
         for seat in seats:
             assert seat not in owned, f"seat {seat} is promised to {booking['id']} and to {owned[seat]}"
             owned[seat] = booking["id"]
-    rows = await connection.fetch(
-        "select place, seat, booking from ticketing.tickets where event_id = $1 and state in (1, 2)", event
-    )
-    tickets = {(row["place"], row["seat"]): row["booking"] for row in rows}
+    tickets = {(row["place"], row["seat"]): row["booking"] for row in picture.tickets}
     assert tickets == owned, f"tickets and bookings differ in {sorted(set(tickets.items()) ^ set(owned.items()))[:5]}"
 
 
-async def _assert_purchases_counted(connection: asyncpg.Connection, event: int) -> None:
+def _assert_purchases_counted(picture: Picture) -> None:
     live: Counter[tuple[object, str]] = Counter()
-    for row in await connection.fetch(
-        "select * from booking.bookings where event_id = $1 and state = any($2::text[])", event, LIVE
-    ):
-        live.update({(count.buyer, count.pool): count.seats for count in counts_of(row)})
-    counted = {
-        (row["buyer"], row["pool"]): row["seats"]
-        for row in await connection.fetch("select * from booking.purchases where event_id = $1", event)
-    }
+    for row in picture.bookings:
+        if row["state"] in LIVE:
+            live.update({(count.buyer, count.pool): count.seats for count in counts_of(row)})
+    counted = {(row["buyer"], row["pool"]): row["seats"] for row in picture.purchases}
     assert counted == {key: live[key] for key in counted}, "a limit counts seats that nobody has, or forgot some"
     assert set(live) <= set(counted)
 
 
-async def assert_money_kept_is_seats_delivered(connection: asyncpg.Connection, event: int) -> None:
+def _assert_money_kept_is_seats_delivered(picture: Picture) -> None:
     """What we kept is the price of what was delivered, by our books and by the provider's. Not while money moves."""
-    kept = await connection.fetch(
-        """select p.booking, p.id, b.state, b.total, coalesce(p.held, p.amount) - p.refunded as kept,
-                  (select coalesce(sum(case when l.what = 'waived' then l.amount else -l.amount end), 0)
-                   from payment.ledger l where l.payment = p.id and l.what in ('waived', 'unwaived')) as waived,
-                  (select coalesce(sum(t.price), 0) from ticketing.tickets t
-                   where t.event_id = $1 and t.booking = b.id and t.state = 2) as sold
-           from payment.payments p left join booking.bookings b on b.id = p.booking
-           where p.event_id = $1 and p.state = 'CAPTURED'""",
-        event,
-    )
-    for row in kept:
+    bookings = {row["id"]: row for row in picture.bookings}
+    states = {id: row["state"] for id, row in bookings.items()}
+    kept: dict[object, int] = {}
+    waived_in_all = 0
+    for payment in picture.payments:
+        if payment["state"] != "CAPTURED":
+            continue
+        money = payment["amount"] if payment["held"] is None else payment["held"]
+        kept[payment["booking"]] = money - payment["refunded"]
+        entries = [row for row in picture.ledger if row["payment"] == payment["id"]]
+        waived = sum(row["amount"] for row in entries if row["what"] == "waived")
+        waived -= sum(row["amount"] for row in entries if row["what"] == "unwaived")
+        waived_in_all += waived
+        sold = [row for row in picture.tickets if row["booking"] == payment["booking"] and row["state"] == 2]
         # What a person waived was never paid; what was too much has gone back.
-        price = row["kept"] + row["waived"]
-        assert (row["state"], row["total"], row["sold"]) == ("PAID", price, price), dict(row)
-    paid = await connection.fetch(
-        "select id from booking.bookings where event_id = $1 and state = 'PAID' order by 1", event
-    )
-    assert [row["id"] for row in paid] == sorted(row["booking"] for row in kept), "PAID is what a payment has bought"
-    astray = await connection.fetch(
-        """select t.booking, b.state from ticketing.tickets t left join booking.bookings b on b.id = t.booking
-           where t.event_id = $1 and t.state = 2 and b.state is distinct from 'PAID'""",
-        event,
-    )
+        price = kept[payment["booking"]] + waived
+        found = (states.get(payment["booking"]), bookings[payment["booking"]]["total"], sum(t["price"] for t in sold))
+        assert found == ("PAID", price, price), f"payment {payment['id']} kept {price} for (state, total, sold) {found}"
+    paid = sorted(id for id, state in states.items() if state == "PAID")
+    assert paid == sorted(kept), "PAID is what a payment has bought"
+    astray = [t for t in picture.tickets if t["state"] == 2 and states.get(t["booking"]) != "PAID"]
     assert astray == [], "a SOLD ticket of a booking that is not paid"
-    await _assert_books_agree(connection, event, sum(r["kept"] for r in kept), sum(r["waived"] for r in kept))
+    _assert_books_agree(picture, sum(kept.values()), waived_in_all)
 
 
-async def _assert_books_agree(connection: asyncpg.Connection, event: int, kept: int, waived: int) -> None:
-    rows = await connection.fetch(
-        """select l.* from payment.ledger l join payment.payments p on p.id = l.payment where p.event_id = $1""", event
-    )
+def _assert_books_agree(picture: Picture, kept: int, waived: int) -> None:
     balances: Counter[str] = Counter()
-    for row in rows:
+    for row in picture.ledger:
         balances[row["to_account"]] += row["amount"]
         balances[row["from_account"]] -= row["amount"]
     assert sum(balances.values()) == 0, "the ledger does not balance"
@@ -213,11 +238,11 @@ async def _assert_books_agree(connection: asyncpg.Connection, event: int, kept: 
     assert balances["adjustments"] == -waived
     assert balances["suspense"] == balances["refunds"] == 0, f"money of nobody: {balances}"
     # A charge that waits for a person's decision is in nobody's books.
-    provider = await connection.fetchval(
-        """select coalesce(sum(c.amount - c.refunded), 0) from payment.sandbox_charges c
-           join payment.payments p on p.id = c.payment
-           where p.event_id = $1 and c.state = 'captured' and p.state <> 'REVIEW'""",
-        event,
+    reviewed = {row["id"] for row in picture.payments if row["state"] == "REVIEW"}
+    provider = sum(
+        row["amount"] - row["refunded"]
+        for row in picture.charges
+        if row["state"] == "captured" and row["payment"] not in reviewed
     )
     assert -balances["provider:sandbox"] == provider == kept, f"the provider has {provider}, we kept {kept}"
 

@@ -22,7 +22,7 @@ from aisle.reservation.audit import Finding
 from aisle.reservation.facts import EventFacts, HallFacts
 from aisle.reservation.inventory import Inventory
 from aisle.reservation.keys import Place, event_sections, subsection_keys
-from aisle.reservation.pool import PoolPlace
+from aisle.reservation.pool import PoolPlace, pool_keys
 from aisle.reservation.pool_rebuild import rebuild_pool
 from aisle.reservation.pools import Pools
 from aisle.reservation.rebuilt import RebuildRaced, Rebuilt
@@ -51,6 +51,7 @@ class Rebuild:
 
 async def rebuild(store: Store, facts: EventFacts, *, drop_holds: bool = False) -> Rebuild:
     """Rebuild every subsection and pool the facts name, one after the other, then verify and reopen."""
+    facts = await _all_after_one_epoch(store, facts)
     done = [await _rebuild_one(store, hall_facts, drop_holds) for hall_facts in facts.halls]
     done += [await rebuild_pool(store, pool_facts, drop_holds=drop_holds) for pool_facts in facts.pools]
     if facts.halls:
@@ -68,6 +69,20 @@ async def rebuild(store: Store, facts: EventFacts, *, drop_holds: bool = False) 
     unknown = there - {one.place for one in done}
     left = [dataclasses.replace(one, on_sale=one in reopened) for one in done]
     return Rebuild(tuple(left), tuple(report.findings), tuple(sorted(unknown, key=str)))
+
+
+async def _all_after_one_epoch(store: Store, facts: EventFacts) -> EventFacts:
+    """A rebuild that was killed left some places an epoch ahead: this one takes all of them into the same next one."""
+    keys = [subsection_keys(store.prefix, known.hall.place)[1] for known in facts.halls]
+    keys += [pool_keys(store.prefix, known.pool.place)[0] for known in facts.pools]
+    found = await store.call_many([("HGET", key, "epoch") for key in keys])
+    # A key of another type, or one without a number, is damage that the rebuild replaces.
+    last = max((int(epoch) for epoch in found if isinstance(epoch, bytes) and epoch.isdigit()), default=0)
+    return EventFacts(
+        facts.event,
+        tuple(dataclasses.replace(known, epoch=max(known.epoch, last)) for known in facts.halls),
+        tuple(dataclasses.replace(known, epoch=max(known.epoch, last)) for known in facts.pools),
+    )
 
 
 async def _rebuild_one(store: Store, facts: HallFacts, drop_holds: bool) -> Rebuilt:

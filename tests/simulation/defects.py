@@ -1,0 +1,286 @@
+"""The defects that other systems of this kind have had, put into ours on purpose: the simulation has to find each.
+
+For tests only. A defect is other text in a script, or another function in place of the product's, while a history runs.
+`after` is within how many seeds it has to be found; `test_defects` holds it to that.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from aisle.booking import cart, expire, hold, store
+from aisle.booking.booking import State
+from aisle.messages import POOL
+from aisle.reservation import conversion
+from aisle.reservation.claims import Claim, Code, Settlement, Verb
+from aisle.reservation.keys import Place
+from aisle.scripts import Script
+from aisle.ticketing import sell, worker
+from tests.simulation import statements_booking
+from tests.simulation.tables import replace_stand_in
+from tests.simulation.world import StoreLine, process_of
+
+Edits = dict[str, tuple[tuple[str, str], ...]]
+
+
+@dataclass(frozen=True)
+class Defect:
+    """`lua`: by script, pieces of its text and what stands there instead. `python`: (where, name, other)."""
+
+    what: str
+    after: int
+    lua: Edits = field(default_factory=dict)
+    # The seed that the count begins with.
+    first: int = 0
+    # What a violation has to say, where another one would be found first.
+    says: str = ""
+    python: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = ()
+
+
+COMPARES_NOTHING = (
+    "if math.floor(b / unit) % 4 ~= was then error({err = 'DRIFT seat ' .. seat .. ' is not in state ' .. was}) end",
+    "b = b + (was - math.floor(b / unit) % 4) * unit",
+)
+GIVES_AWAY_TWICE = (
+    COMPARES_NOTHING,
+    ("if state_of(map, seat) == 0 then free", "if true then free"),
+    ("if found[i] then error", "if false then error"),
+    ("if not count or count < taken_in[row] then", "if not count then"),
+)
+ANY_OWNER = ("if id ~= s.owners[i + 2 * n - 1] then", "if false then")
+
+
+def _sweeps_in_three_steps(original: Any) -> Any:
+    """Look, count, strike off: three calls, each of which is atomic."""
+
+    async def run_many(self: StoreLine, script: Script, calls: Any) -> list[Any]:
+        if script.name != "pool_sweep":
+            return await original(self, script, calls)
+        for keys, _ in calls:
+            pool, holds, index, *_ = keys
+            now = self._world.hot.now_ms()
+            for id in await self.call("ZRANGEBYSCORE", index, "-inf", now):
+                text = await self.call("HGET", holds, id)
+                if text is None or not text.startswith(b"L|h|"):
+                    continue
+                _, *rest, places = text.split(b"|")
+                held = int((await self.call("HGET", pool, "held")) or 0)
+                await self.call("HSET", pool, "held", held - int(places))
+                await self.call("HSET", holds, id, b"|".join([b"E", *rest, places]))
+                await self.call("ZADD", index, now + 86_400_000, id)
+        return [msgspec.msgpack.encode([[], 0, 0, 1]) for _ in calls]
+
+    return run_many
+
+
+def _counter_with_a_ttl(original: Any) -> Any:
+    def run(self: StoreLine, script: Script, keys: Any, args: Any) -> Any:
+        reply = original(self, script, keys, args)
+        if script.name == "pool_take":
+            self._world.hot.dies_at.setdefault(keys[0].encode(), self._world.hot.now_ms() + 30_000)
+        return reply
+
+    return run
+
+
+def _lets_go_first(original: Any) -> Any:
+    """The hold ends, then the order is stored: for a moment the seats are anybody's."""
+
+    async def convert_one(self: Any, event: int, held: Any, booking: str, owner: str, epoch: int) -> Code:
+        if held.subsection == POOL:
+            return await original(self, event, held, booking, owner, epoch)
+        place = Place(event, held.section, held.subsection)
+        released = [Settlement(Verb.RELEASE, one, owner) for one in held.holds]
+        await self._inventory.settle(place, released, epoch=epoch)
+        seats = tuple(sorted(seat for part in held.parts for seat in part.seats))
+        [outcome] = await self._inventory.claim(place, [Claim(id=booking, owner=owner, seats=seats)], epoch=epoch)
+        return outcome.code
+
+    return convert_one
+
+
+def _extends_the_cart_only(_original: Any) -> Any:
+    async def extend_holds(*_: Any) -> None: ...
+
+    return extend_holds
+
+
+def _unlocks_before_the_commit(original: Any) -> Any:
+    """The store offers the seats again before PostgreSQL has let go of them, which it may still refuse."""
+
+    async def cancel_rows(connection: Any, ids: Any, why: str, sources: Any, *, now: Any) -> int:
+        process = process_of.get()
+        for row in (await store.lock(connection, ids)).values():
+            for part in store.parts_of(row["parts"]):
+                if not part.in_pool:
+                    back = Settlement(Verb.RELEASE, str(row["id"]), str(row["buyer"]), why)
+                    place = Place(row["event_id"], part.section, part.subsection)
+                    await process.inventory.settle(place, [back], epoch=1)
+        return await original(connection, ids, why, sources, now=now)
+
+    return cancel_rows
+
+
+def _counts_no_rows(original: Any) -> Any:
+    async def reserve(connection: Any, seats: Any) -> dict[Any, int]:
+        await original(connection, seats)
+        asked: dict[Any, int] = {}
+        for seat in seats:
+            asked[seat.booking] = asked.get(seat.booking, 0) + 1
+        return asked
+
+    return reserve
+
+
+def _takes_what_is_being_paid(_original: Any) -> Any:
+    def overdue(tx: Any, now: Any, limit: int) -> Any:
+        waiting = ("PENDING_PAYMENT", "PAYING")
+        return tx.scan(
+            statements_booking.BOOKINGS, lambda b: b["state"] in waiting and b["deadline"] <= now, skip_locked=True
+        )
+
+    return overdue
+
+
+def _paid_is_sold(_original: Any) -> Any:
+    async def sell_nothing(_self: Any, _connection: Any, owned: Any) -> set[Any]:
+        return {one.booking for one in owned}
+
+    return sell_nothing
+
+
+def _forgets_its_messages(original: Any) -> Any:
+    """Published after the commit, by the process that may be dead by then; here it is every third time."""
+
+    async def write_outbox(connection: Any, messages: Any, *, now: Any) -> None:
+        if int(now.timestamp() * 1000) % 3:
+            await original(connection, messages, now=now)
+
+    return write_outbox
+
+
+DEFECTS: dict[str, Defect] = {
+    "sweep_in_three_steps": Defect(
+        "EXISTS, INCR and ZREM of a sweep are three calls: two sweepers both give the place back", 300,
+        python=((StoreLine, "run_many", _sweeps_in_three_steps),),
+    ),
+    "index_by_another_clock": Defect(
+        "the index says an earlier time than the hold; a sweep in between drops the entry, and the seat never returns",
+        50,
+        lua={
+            "claim": (("deadlines[#deadlines + 1] = deadline_text", "deadlines[#deadlines + 1] = deadline - 5000"),),
+            "sweep": (("s.index[id], s.changed = r.deadline,", "s.unindex[#s.unindex + 1], s.changed = id,"),),
+        },
+    ),
+    "same_member_again": Defect(
+        "a hold that ran out is taken again under the same name before the sweep: its first seat is lost for good", 50,
+        lua={
+            "claim": (
+                ("if r.state == 'E' then return r.note ~= 'undone' and", "if r.state == 'E' then return nil and"),
+                ("local starts, lengths, count = parse_runs(r.runs)\n  local runs = {}\n  for n",
+                 "if r.deadline > 0 and now >= r.deadline then return nil end\n"
+                 "  local starts, lengths, count = parse_runs(r.runs)\n  local runs = {}\n  for n"),
+            )
+        },
+        python=((hold, "hold_id", lambda original: lambda buyer, _key: original(buyer, "the only one")),
+                (cart, "hold_id", lambda original: lambda buyer, _key: original(buyer, "the only one"))),
+    ),
+    "late_initialiser": Defect(
+        "who opens the hall looks and then writes: a late one overwrites what was sold", 50,
+        lua={
+            "open": (("if found[1] then", "if false then"), ("KEYS[7]) > 0 then", "KEYS[7]) > 9 then")),
+            "pool_open": (),
+        },
+    ),
+    "convert_lets_go_first": Defect(
+        "the hold is deleted before the order is stored: somebody else may take the seats in between", 100, first=400,
+        python=((conversion.Converter, "_convert_one", _lets_go_first),),
+    ),
+    "counter_with_a_ttl": Defect(
+        "the counter of a pool expires a while after its first sale, and the pool is sold again", 50,
+        python=((StoreLine, "_run", _counter_with_a_ttl),),
+    ),
+    "release_of_what_has_ended": Defect(
+        "GET, then DEL: a release after the expiry deletes the lock of the next buyer", 100,
+        lua={
+            "settle": (("if r.state == 'E' then return 'ok' end\n  if r.state == 'S'", "if r.state == 'S'"),
+                       COMPARES_NOTHING, ANY_OWNER),
+        },
+    ),
+    "cart_outlives_its_seats": Defect(
+        "the cart is extended and its seats are not", 200,
+        python=((hold.Holder, "_extend_holds", _extends_the_cart_only),),
+    ),
+    "unlock_before_commit": Defect(
+        "the seats are unlocked before the transaction commits, which may still fail", 200,
+        python=((expire, "cancel_rows", _unlocks_before_the_commit),),
+    ),
+    "claim_compares_nothing": Defect(
+        "a pipeline is called atomic and compares nothing: two buyers get the same seats", 20,
+        lua={
+            "claim": GIVES_AWAY_TWICE,
+        },
+    ),
+    "rows_not_counted": Defect(
+        "the store gives a seat away twice, and nobody counts how many tickets were free: a booking without seats", 50,
+        lua={"claim": GIVES_AWAY_TWICE},
+        says="tickets and bookings differ",
+        python=((worker.store, "reserve", _counts_no_rows), (worker.store, "sell", _counts_no_rows)),
+    ),
+    "expiry_takes_what_is_paying": Defect(
+        "expiry does not stop before a payment that is under way: the money meets a seat that is half released", 100,
+        python=((statements_booking, "overdue", _takes_what_is_being_paid),
+                (expire, "UNPAID", lambda _: (State.PENDING_PAYMENT, State.PAYING))),
+    ),
+    "as_many_as_found": Defect(
+        "named seats are kept as far as they are free: a couple gets one seat", 150,
+        lua={"claim": (("if #free == 0 or (#taken > 0 and not partial) then", "if #free == 0 then"),)},
+    ),
+    "paid_before_sold": Defect(
+        "PAID is set before the seat is finalised", 20, python=((sell.TicketSeller, "sell", _paid_is_sold),),
+    ),
+    "no_outbox": Defect(
+        "what follows a commit is published by a process that may be dead by then", 50,
+        python=((store, "write_outbox", _forgets_its_messages),),
+    ),
+}  # fmt: skip
+
+
+@cache
+def script_with(defect: str, script: Script) -> Script:
+    """The script as the defect has it."""
+    edits = DEFECTS[defect].lua.get(script.name, ())
+    text = script.source.decode()
+    for old, new in edits:
+        assert old in text, f"{script.name}.lua has changed: {old!r} is not in it any more"
+        text = text.replace(old, new)
+    return script if not edits else Script(script.name, text.encode(), f"{defect}:{script.name}".encode())
+
+
+@contextmanager
+def put_in(defect: str) -> Iterator[None]:
+    """The product with the defect, everywhere its names were imported to; as before on the way out."""
+    undo: list[tuple[Any, str, Any]] = []
+    for where, name, other in DEFECTS[defect].python if defect else ():
+        original = getattr(where, name)
+        replaced = other(original)
+        homes = [where] if isinstance(where, type) else [m for m in _ours() if getattr(m, name, None) is original]
+        for home in homes:
+            undo.append((home, name, original))
+            setattr(home, name, replaced)
+    replace_stand_in(statements_booking.OVERDUE, statements_booking.overdue)
+    try:
+        yield
+    finally:
+        for home, name, original in undo:
+            setattr(home, name, original)
+        replace_stand_in(statements_booking.OVERDUE, statements_booking.overdue)
+
+
+def _ours() -> list[Any]:
+    return [module for name, module in list(sys.modules.items()) if name.startswith(("aisle.", "tests.simulation"))]
