@@ -166,7 +166,7 @@ def _forgets_its_messages(original: Any) -> Any:
 
 DEFECTS: dict[str, Defect] = {
     "sweep_in_three_steps": Defect(
-        "EXISTS, INCR and ZREM of a sweep are three calls: two sweepers both give the place back", 300,
+        "EXISTS, INCR and ZREM of a sweep are three calls: two sweepers both give the place back", 600,
         python=((StoreLine, "run_many", _sweeps_in_three_steps),),
     ),
     "index_by_another_clock": Defect(
@@ -198,7 +198,7 @@ DEFECTS: dict[str, Defect] = {
         },
     ),
     "convert_lets_go_first": Defect(
-        "the hold is deleted before the order is stored: somebody else may take the seats in between", 100, first=400,
+        "the hold is deleted before the order is stored: somebody else may take the seats in between", 1000,
         python=((conversion.Converter, "_convert_one", _lets_go_first),),
     ),
     "counter_with_a_ttl": Defect(
@@ -206,18 +206,18 @@ DEFECTS: dict[str, Defect] = {
         python=((StoreLine, "_run", _counter_with_a_ttl),),
     ),
     "release_of_what_has_ended": Defect(
-        "GET, then DEL: a release after the expiry deletes the lock of the next buyer", 100,
+        "GET, then DEL: a release after the expiry deletes the lock of the next buyer", 150,
         lua={
             "settle": (("if r.state == 'E' then return 'ok' end\n  if r.state == 'S'", "if r.state == 'S'"),
                        COMPARES_NOTHING, ANY_OWNER),
         },
     ),
     "cart_outlives_its_seats": Defect(
-        "the cart is extended and its seats are not", 200,
+        "the cart is extended and its seats are not", 600,
         python=((hold.Holder, "_extend_holds", _extends_the_cart_only),),
     ),
     "unlock_before_commit": Defect(
-        "the seats are unlocked before the transaction commits, which may still fail", 200,
+        "the seats are unlocked before the transaction commits, which may still fail", 300,
         python=((expire, "cancel_rows", _unlocks_before_the_commit),),
     ),
     "claim_compares_nothing": Defect(
@@ -227,18 +227,18 @@ DEFECTS: dict[str, Defect] = {
         },
     ),
     "rows_not_counted": Defect(
-        "the store gives a seat away twice, and nobody counts how many tickets were free: a booking without seats", 50,
+        "the store gives a seat away twice, and nobody counts how many tickets were free: a booking without seats", 300,
         lua={"claim": GIVES_AWAY_TWICE},
         says="tickets and bookings differ",
         python=((worker.store, "reserve", _counts_no_rows), (worker.store, "sell", _counts_no_rows)),
     ),
     "expiry_takes_what_is_paying": Defect(
-        "expiry does not stop before a payment that is under way: the money meets a seat that is half released", 100,
+        "expiry does not stop before a payment that is under way: the money meets a seat that is half released", 200,
         python=((statements_booking, "overdue", _takes_what_is_being_paid),
                 (expire, "UNPAID", lambda _: (State.PENDING_PAYMENT, State.PAYING))),
     ),
     "as_many_as_found": Defect(
-        "named seats are kept as far as they are free: a couple gets one seat", 150,
+        "named seats are kept as far as they are free: a couple gets one seat", 300,
         lua={"claim": (("if #free == 0 or (#taken > 0 and not partial) then", "if #free == 0 then"),)},
     ),
     "paid_before_sold": Defect(
