@@ -23,7 +23,8 @@ from respline import ServerError
 
 PLACES_MAX = 50
 HOLDS_MAX = 50
-KEYS_MIN, SCAN_COUNT, SCANS_MAX = 50, 100, 20
+# A store may be shared: what is looked for can lie behind many keys of others.
+KEYS_MIN, SCAN_COUNT, SCANS_MAX = 50, 1_000, 100
 
 CONFIG = ("state", "epoch", "price")
 STATS = ("available", "reserved", "sold", "unavailable", "total", "version")
