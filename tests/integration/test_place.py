@@ -2,13 +2,18 @@
 
 import asyncio
 import itertools
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 import asyncpg
 
+from aisle.booking import store
 from aisle.booking.booking import Request, State
 from aisle.booking.store import Placed, Placing, bookings_of, place
+from tests.patience import PATIENCE_SECONDS
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 _events = itertools.count(1_000_000)  # not those of events that other tests create
@@ -103,3 +108,71 @@ async def test_batches_of_the_same_buyers_in_any_order_do_not_deadlock(database_
     assert await seats_counted(connections[0], event, buyers[0]) == 2 * 5 * 6
     for connection in connections:
         await connection.close()
+
+
+@asynccontextmanager
+async def everybody_has_looked(
+    database_url: str, placings: list[Placing]
+) -> AsyncIterator[list[asyncio.Task[list[Placed]]]]:
+    """Each in a process of its own, held up after its look by somebody who has the row of the buyer's limit."""
+    [before] = {(p.event_id, p.buyer) for p in placings}
+    holder = await asyncpg.connect(database_url)
+    await place(holder, [placing(before[1], "before", 1, event=before[0], limit=placings[0].seats_max)], now=NOW)
+    connections = [await asyncpg.connect(database_url) for _ in placings]
+    async with holder.transaction():
+        await holder.execute("select 1 from booking.purchases where (event_id, buyer) = ($1, $2) for update", *before)
+        tasks = [asyncio.create_task(place(c, [p], now=NOW)) for c, p in zip(connections, placings, strict=True)]
+        waiting = "select count(*) from pg_stat_activity where pid = any($1::int[]) and wait_event_type = 'Lock'"
+        pids = [connection.get_server_pid() for connection in connections]
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while await holder.fetchval(waiting, pids) < len(placings):
+                await asyncio.sleep(0.01)
+    try:
+        yield tasks
+    finally:
+        for connection in (holder, *connections):
+            await connection.close()
+
+
+async def test_without_the_constraint_on_keys_the_same_key_makes_many_bookings(database_url):
+    event, buyer = next(_events), uuid4()
+    owner = await asyncpg.connect(database_url)
+    await owner.execute("alter table booking.bookings drop constraint bookings_buyer_idempotency_key_key")
+    try:
+        twins = [placing(buyer, "k", event=event, limit=100) for _ in range(10)]
+        async with everybody_has_looked(database_url, twins) as tasks:
+            answers = await asyncio.gather(*tasks)
+    finally:
+        await owner.execute("delete from booking.bookings where event_id = $1", event)
+        await owner.execute("alter table booking.bookings add unique (buyer, idempotency_key)")
+        await owner.close()
+    assert sum(answer.new for [answer] in answers) == 10, "the race no longer shows: the others prove nothing"
+
+
+async def test_with_it_one_of_them_is_written_and_nothing_of_the_others(database_url):
+    event, buyer = next(_events), uuid4()
+    twins = [placing(buyer, "k", event=event, limit=100) for _ in range(10)]
+    async with everybody_has_looked(database_url, twins) as tasks:
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        connection = await asyncpg.connect(database_url)
+        assert await seats_counted(connection, event, buyer) == 1 + 2
+        await connection.close()
+    assert Counter(map(type, answers)) == {list: 1, asyncpg.UniqueViolationError: 9}
+
+
+async def test_a_limit_that_is_not_compared_while_the_row_is_held_is_passed(database_url, monkeypatch):
+    event, buyer = next(_events), uuid4()
+    owner = await asyncpg.connect(database_url)
+    monkeypatch.setattr(store, "PLACE", store.PLACE.replace("where p.seats + excluded.seats <= excluded.seats_max", ""))
+    rule = await owner.fetchval("select pg_get_constraintdef(oid) from pg_constraint where conname = 'purchases_check'")
+    await owner.execute("alter table booking.purchases drop constraint purchases_check")
+    try:
+        devices = [placing(buyer, f"k{n}", 1, event=event, limit=4) for n in range(10)]
+        async with everybody_has_looked(database_url, devices) as tasks:
+            answers = await asyncio.gather(*tasks)
+        assert await seats_counted(owner, event, buyer) == 11, "the race no longer shows: the others prove nothing"
+    finally:
+        await owner.execute("delete from booking.purchases where event_id = $1", event)
+        await owner.execute(f"alter table booking.purchases add constraint purchases_check {rule}")
+        await owner.close()
+    assert all(answer.new for [answer] in answers)
