@@ -34,10 +34,10 @@ from aisle.cart_bridges import holder_and_checkout
 from aisle.config import Config
 from aisle.db import check_database, open_database
 from aisle.door_bridges import door_routers
-from aisle.envelope import envelope
+from aisle.envelope import RequestTimes, envelope
 from aisle.errors import StartupError
 from aisle.health import Check, NotReady, Readiness, health_routes
-from aisle.hot_route import hot_front
+from aisle.hot_route import HotRoutes
 from aisle.http_server import HttpServer, http_server, listen
 from aisle.json_request import JsonRequest
 from aisle.limits import READY_CHECK_SECONDS_MAX
@@ -104,7 +104,8 @@ async def _serve_on(listener: socket.socket, config: Config, roles: Sequence[str
         routers += ops_routers(parts, desk)
     readiness = Readiness({"database": _database_check(database, metrics), "store": store.ping})
     app = build_app(config, readiness, metrics, desk, routers)
-    server = http_server(envelope(hot_front(app, Access(desk).admit), metrics), config)
+    times = RequestTimes(metrics)
+    server = http_server(envelope(app, times), config, HotRoutes(app, Access(desk).admit), times)
     await stack.enter_async_context(running_services(parts, roles, counter.resolver if counter else None))
     stop_when_told(server, readiness, live)
     loop_watch = asyncio.create_task(watch_event_loop(metrics))

@@ -36,19 +36,27 @@ _numbers = itertools.count()
 _ACCEPTED_ID = re.compile(rb"[A-Za-z0-9_-]{8,%d}" % REQUEST_ID_CHARS_MAX)
 
 
-def envelope(app: ASGIApp, metrics: Metrics) -> ASGIApp:
+class RequestTimes:
+    """How long requests took, by method, route and status."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._seconds = metrics.http_request_seconds
+        self._observers: dict[tuple[str, str, int], Callable[[float], None]] = {}
+
+    def observe(self, method: str, template: str, status: int, started: float) -> None:
+        labels = (method, template, status)
+        observe = self._observers.get(labels)
+        if observe is None:
+            # Looking a label up costs more than measuring with it, so each is looked up once.
+            observe = self._observers[labels] = self._seconds.labels(*labels).observe
+        observe(time.perf_counter() - started)
+
+
+def envelope(app: ASGIApp, times: RequestTimes) -> ASGIApp:
     """Wrap the application. Web sockets and lifespan are switched off in the server, so every scope is HTTP."""
 
-    observers: dict[tuple[str, str, int], Callable[[float], None]] = {}
-
-    def observe(labels: tuple[str, str, int], seconds: float) -> None:
-        # Looking a label up costs more than measuring with it, so each is looked up once.
-        if labels not in observers:
-            observers[labels] = metrics.http_request_seconds.labels(*labels).observe
-        observers[labels](seconds)
-
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        request_id = _request_id(scope)
+        request_id = request_id_of(scope)
         structlog.contextvars.bind_contextvars(request_id=request_id.decode())
         started = time.perf_counter()
         status = 0
@@ -64,13 +72,12 @@ def envelope(app: ASGIApp, metrics: Metrics) -> ASGIApp:
             await app(scope, receive, send_enveloped)
         finally:
             structlog.contextvars.unbind_contextvars("request_id")
-            labels = str(scope.get("method")), str(scope.get("path_template", "unmatched")), status
-            observe(labels, time.perf_counter() - started)
+            times.observe(str(scope.get("method")), str(scope.get("path_template", "unmatched")), status, started)
 
     return answer
 
 
-def _request_id(scope: Any) -> bytes:
+def request_id_of(scope: Any) -> bytes:
     # A caller's id is taken over only if it cannot carry anything but an id into our logs.
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _ACCEPTED_ID.fullmatch(value):

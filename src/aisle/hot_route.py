@@ -1,15 +1,16 @@
-"""Routes of the rush answer with plain ASGI: the framework documents them, and is not on their way.
+"""Routes of the rush answer without the framework: it documents them, and is not on their way.
 
 A route is declared as any other, for its place in the table of routes and in the OpenAPI document, with
-`opt=hot(answer)`. `hot_front` stands before the framework, admits the request by the same table as everything else
-and calls `answer`; a path it does not know to the letter, numbers aside, goes the framework's way and ends at the same
-`answer`.
+`opt=hot(answer)`, where `answer` takes the scope and the body and gives a status and JSON. The connection
+(`hot_http.py`) finds it by its path, admits the request by the same table as everything else and calls it. A path that
+is not known to the letter, parameters aside, goes the framework's way and ends at the same `answer`.
 What is refused is refused as the framework would.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
 
 import msgspec
 from litestar import Litestar
@@ -18,82 +19,107 @@ from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from aisle.errors import Problem
-from aisle.problems import MEDIA_TYPE, answer_of
+from aisle.problems import answer_of
 
-HotAnswer = Callable[[Any, Receive, Send], Awaitable[None]]
-
-# The path as the table of access names it, the numbers in it, the route.
-Found = tuple[str, dict[str, int], Any]
+HotAnswer = Callable[[Any, bytes], Awaitable[tuple[int, bytes]]]
 
 Body = TypeVar("Body")
 
 _OPT = "hot_answer"
+
+# What a path may hold, how it is written, and what makes it of its letters.
+_PARAMETERS: Mapping[Any, tuple[bytes, Callable[[bytes], Any]]] = {
+    int: (rb"[1-9][0-9]{0,17}", int),
+    UUID: (rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", lambda text: UUID(text.decode())),
+}
+
+
+class HotRoute(NamedTuple):
+    template: str  # the path as the table of access names it
+    answer: HotAnswer
+    body_bytes_max: int
+
+
+class Answered(NamedTuple):
+    status: int
+    body: bytes
+    problem: bool = False
+    headers: Mapping[str, str] = {}
 
 
 def hot(answer: HotAnswer) -> dict[str, Any]:
     return {_OPT: answer}
 
 
-def hot_answer(scope: Scope) -> HotAnswer | None:
-    found: HotAnswer | None = scope["route_handler"].opt.get(_OPT)
-    return found
-
-
-def hot_front(app: Litestar, admit: Callable[[Scope], Awaitable[None]]) -> ASGIApp:
-    find = _finder(app)
-
-    async def front(scope: Any, receive: Receive, send: Send) -> None:
-        found = find(scope["method"], scope["path"])
-        if found is None:
-            return await app(scope, receive, send)
-        scope["path_template"], scope["path_params"], handler = found
-        scope["route_handler"] = handler
-        try:
-            await admit(scope)
-            await handler.opt[_OPT](scope, receive, send)
-        except (Problem, HTTPException) as error:
-            await _refuse(send, error, scope["path"])
-        except Exception as error:
-            # Our mistake: the caller hears of it, and the server closes the connection.
-            await _refuse(send, error, scope["path"])
-            raise
-
-    return front
-
-
-def _finder(app: Litestar) -> Callable[[str, str], Found | None]:
-    """Finding a path without parameters is a look into a table; whole numbers are the only parameters found here."""
-    plain: dict[tuple[str, str], Found] = {}
-    numbered: dict[str, list[tuple[re.Pattern[str], str, Any]]] = {}
-    for route in app.routes:
-        hot_ones = [handler for handler in getattr(route, "route_handlers", ()) if _OPT in handler.opt]
-        for method, handler in [(method, one) for one in hot_ones for method in one.http_methods]:
-            if not route.path_parameters:
-                plain[method, route.path_format] = (route.path_format, {}, handler)
-            elif all(parameter.type is int for parameter in route.path_parameters.values()):
-                pattern = re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[1-9][0-9]{0,17})", route.path_format))
-                numbered.setdefault(method, []).append((pattern, route.path_format, handler))
-
-    def find(method: str, path: str) -> Found | None:
-        known = plain.get((method, path))
-        if known is not None:
-            return known
-        for pattern, template, handler in numbered.get(method, ()):
-            if match := pattern.fullmatch(path):
-                return template, {name: int(number) for name, number in match.groupdict().items()}, handler
+def hot_answer(scope: Scope) -> ASGIApp | None:
+    """For a request that came through the framework all the same: in other letters, or with an `Expect`."""
+    answer: HotAnswer | None = scope["route_handler"].opt.get(_OPT)
+    if answer is None:
         return None
 
-    return find
+    async def through_framework(scope: Any, receive: Receive, send: Send) -> None:
+        body = await _read(receive, scope["route_handler"].resolve_request_max_body_size())
+        status, data = await answer(scope, body)
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(data))]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": data, "more_body": False})
+
+    return through_framework
 
 
-async def _refuse(send: Send, error: Exception, path: str) -> None:
-    status, headers, body = answer_of(error, path)
-    more = [(name.encode(), value.encode()) for name, value in headers.items()]
-    await _send(send, status, MEDIA_TYPE.encode(), body, more)
+class HotRoutes:
+    """Finds a route by its path: without parameters that is a look into a table."""
+
+    def __init__(self, app: Litestar, admit: Callable[[Scope], Awaitable[None]]) -> None:
+        self._admit = admit
+        self._plain: dict[tuple[bytes, bytes], HotRoute] = {}
+        self._patterns: dict[bytes, list[tuple[re.Pattern[bytes], dict[str, Callable[[bytes], Any]], HotRoute]]] = {}
+        for route in app.routes:
+            for handler in getattr(route, "route_handlers", ()):
+                if _OPT in handler.opt:
+                    self._add(route, handler)
+
+    def find(self, method: bytes, path: bytes) -> tuple[HotRoute, dict[str, Any]] | None:
+        known = self._plain.get((method, path))
+        if known is not None:
+            return known, {}
+        for pattern, makers, route in self._patterns.get(method, ()):
+            if match := pattern.fullmatch(path):
+                return route, {name: make(match[name]) for name, make in makers.items()}
+        return None
+
+    async def answer(self, route: HotRoute, scope: Any, body: bytes) -> Answered:
+        """A refusal is an answer; what is raised is our mistake."""
+        try:
+            await self._admit(scope)
+            _check_size(body, route.body_bytes_max)
+            return Answered(*await route.answer(scope, body))
+        except (Problem, HTTPException) as error:
+            return problem_of(error, scope)
+
+    def _add(self, route: Any, handler: Any) -> None:
+        limit = handler.resolve_request_max_body_size()
+        hot_route = HotRoute(route.path_format, handler.opt[_OPT], limit)
+        parameters = {name: _PARAMETERS[one.type] for name, one in route.path_parameters.items()}
+        for method in handler.http_methods:
+            if not parameters:
+                self._plain[method.encode(), route.path_format.encode()] = hot_route
+                continue
+            pattern = re.sub(
+                rb"{(\w+)}",
+                lambda found: b"(?P<%s>%s)" % (found[1], parameters[found[1].decode()][0]),
+                route.path_format.encode(),
+            )
+            makers = {name: make for name, (_, make) in parameters.items()}
+            self._patterns.setdefault(method.encode(), []).append((re.compile(pattern), makers, hot_route))
 
 
-async def read_json(scope: Any, receive: Receive, decoder: msgspec.json.Decoder[Body]) -> Body:
-    body = await _read(scope, receive)
+def problem_of(error: Exception, scope: Any) -> Answered:
+    status, headers, body = answer_of(error, scope["path"])
+    return Answered(status, body, problem=True, headers=headers)
+
+
+def parse_json(body: bytes, decoder: msgspec.json.Decoder[Body]) -> Body:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
@@ -115,28 +141,21 @@ def read_header(scope: Any, name: bytes, fits: Callable[[str], object], wanted: 
     raise _unfit(wanted, name.decode(), "header")
 
 
-async def send_json(send: Send, status: int, body: bytes) -> None:
-    await _send(send, status, b"application/json", body)
-
-
-async def _send(send: Send, status: int, media_type: bytes, body: bytes, more: Sequence[Any] = ()) -> None:
-    headers = [(b"content-type", media_type), (b"content-length", b"%d" % len(body)), *more]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
-
-
-async def _read(scope: Any, receive: Receive) -> bytes:
-    limit = scope["route_handler"].resolve_request_max_body_size()
+async def _read(receive: Receive, limit: int) -> bytes:
     body: bytes = b""
     while True:
         message: Any = await receive()
         if message["type"] == "http.disconnect":
             raise ClientException("the client went away")
         body += message["body"]
-        if limit is not None and len(body) > limit:
-            raise RequestEntityTooLarge
+        _check_size(body, limit)
         if not message["more_body"]:
             return body
+
+
+def _check_size(body: bytes, limit: int) -> None:
+    if len(body) > limit:
+        raise RequestEntityTooLarge
 
 
 def _unfit(message: str, key: str, source: str) -> ValidationException:

@@ -16,7 +16,10 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from aisle.config import Config
+from aisle.envelope import RequestTimes
 from aisle.errors import StartupError
+from aisle.hot_http import HotCycle
+from aisle.hot_route import HotRoutes
 from aisle.limits import HEADER_BYTES_MAX, REQUEST_SECONDS_MAX
 from aisle.problems import problem_body
 
@@ -35,11 +38,11 @@ class HttpServer(uvicorn.Server):
         yield
 
 
-def http_server(app: Any, config: Config) -> HttpServer:
+def http_server(app: Any, config: Config, hot: HotRoutes, times: RequestTimes) -> HttpServer:
     return HttpServer(
         uvicorn.Config(
             app,
-            http=partial(BoundedHttp, stall_s=config.write_stall_seconds),  # type: ignore[arg-type]
+            http=partial(BoundedHttp, stall_s=config.write_stall_seconds, hot=hot, times=times),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
             log_config=None,
@@ -81,9 +84,11 @@ class BoundedHttp(HttpToolsProtocol):
     _refusal = 400
     _stalled: asyncio.TimerHandle | None = None
 
-    def __init__(self, *args: Any, stall_s: float, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, stall_s: float, hot: HotRoutes, times: RequestTimes, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._stall_s = stall_s
+        self._hot = hot
+        self._times = times
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -127,11 +132,48 @@ class BoundedHttp(HttpToolsProtocol):
         if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > HEADER_BYTES_MAX:
             self._refusal = 431
             raise HeadTooLarge
-        super().on_headers_complete()
+        method, (path, _, query) = self.parser.get_method(), self.url.partition(b"?")
+        found = self._hot.find(method, path)
+        if found is None or self.expect_100_continue or self.parser.should_upgrade():
+            super().on_headers_complete()
+            return
+        route, params = found
+        scope: Any = self.scope
+        scope.update(
+            method=method.decode(),
+            path=path.decode(),
+            query_string=query,
+            path_template=route.template,
+            path_params=params,
+        )
+        keep_alive = self.parser.should_keep_alive() and self.parser.get_http_version() != "1.0"
+        self.cycle = HotCycle(self, self._hot, route, self._times, keep_alive=keep_alive)  # type: ignore[assignment]
+
+    def on_body(self, body: bytes) -> None:
+        cycle: Any = self.cycle
+        if not isinstance(cycle, HotCycle):
+            super().on_body(body)
+        elif cycle.fits():
+            cycle.body += body
+            if not cycle.fits():
+                self._begin(cycle)  # to be told so; the rest of it is read and forgotten
 
     def on_message_complete(self) -> None:
         self._message_open = False
-        super().on_message_complete()
+        cycle: Any = self.cycle
+        if not isinstance(cycle, HotCycle):
+            super().on_message_complete()
+        elif cycle.fits():
+            cycle.more_body = False
+            self._begin(cycle)
+
+    def _begin(self, cycle: Any) -> None:
+        """As uvicorn does when it has a head; a request of the rush begins when it is whole."""
+        if cycle.may_begin():
+            self._start_asgi_task(cycle, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cycle, self.app))
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(self._refusal)

@@ -5,9 +5,12 @@ import time
 
 import httpx
 import pytest
+from litestar import Litestar
 
-from aisle.envelope import SECURITY_HEADERS
+from aisle.envelope import SECURITY_HEADERS, RequestTimes
+from aisle.hot_route import HotRoutes
 from aisle.limits import HEADER_BYTES_MAX
+from aisle.metrics import Metrics
 from tests.running import serving
 
 
@@ -120,7 +123,8 @@ def test_a_request_that_never_ends_is_closed(address, monkeypatch):
         pytest.fail("half a request must not reach the application")
 
     async def scenario() -> bytes:
-        server = http_server.http_server(app, Config(port=0))
+        hot = HotRoutes(Litestar([]), admit=pytest.fail)
+        server = http_server.http_server(app, Config(port=0), hot, RequestTimes(Metrics()))
         listener = http_server.listen(Config(port=0))
         task = asyncio.create_task(server.serve(sockets=[listener]))
         reader, writer = await asyncio.open_connection(*listener.getsockname())

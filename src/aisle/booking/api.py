@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 from litestar import Router, get, post
 from litestar.params import FromPath, FromQuery, HeaderParameter, JSONBody, QueryParameter
-from litestar.types import Receive, Scope, Send
+from litestar.types import Scope
 from msgspec import Meta
 
 from aisle.accounts.access import CurrentActor, actor_in
@@ -19,7 +19,7 @@ from aisle.booking.desk import BookingDesk
 from aisle.booking.expire import cancel
 from aisle.booking.place import Order, Sale
 from aisle.errors import Problem
-from aisle.hot_route import hot, read_header, read_json, send_json
+from aisle.hot_route import hot, parse_json, read_header
 from aisle.limits import PAGE_ROWS_MAX
 from aisle.messages import Part
 from aisle.once import Key as OptionalKey
@@ -84,13 +84,13 @@ _encode = msgspec.json.Encoder().encode
 
 
 def booking_routes(desk: BookingDesk) -> Router:
-    async def place(scope: Scope, receive: Receive, send: Send) -> None:
+    async def place(scope: Scope, body: bytes) -> tuple[int, bytes]:
         actor = actor_in(scope)
         key = read_header(scope, b"idempotency-key", KEY.fullmatch, f"Idempotency-Key must match {KEY.pattern}")
-        asked = await read_json(scope, receive, _order_decoder)
+        asked = parse_json(body, _order_decoder)
         sale = await desk.find_sale(asked.event_id)
         order = Order(sale=sale, request=request_of(asked, sale), buyer=actor.account_id, idempotency_key=key)
-        await send_json(send, 202, _encode(view_of(await desk.placer.place(order), sale)))
+        return 202, _encode(view_of(await desk.placer.place(order), sale))
 
     @post("/bookings", status_code=202, summary="Book seats: the best available, or named ones", opt=hot(place))
     async def place_booking(data: JSONBody[BookingOrder], actor: CurrentActor, idempotency_key: Key) -> BookingView:

@@ -12,7 +12,6 @@ from uuid import UUID
 import msgspec
 from litestar import Request, Router, get, post
 from litestar.params import FromPath, JSONBody
-from litestar.types import Receive, Send
 from msgspec import Meta
 
 from aisle.accounts.access import CurrentActor, actor_in
@@ -25,7 +24,7 @@ from aisle.booking.place import FindSale
 from aisle.booking.refund import refund
 from aisle.booking.resolve import Resolver
 from aisle.errors import Problem
-from aisle.hot_route import hot, read_header, read_json, send_json
+from aisle.hot_route import hot, parse_json, read_header
 from aisle.messages import Part
 from aisle.payment import store as payments
 from aisle.payment.payment import Payment, PaymentState, Refund
@@ -109,12 +108,12 @@ def money_routes(desk: MoneyDesk) -> Router:
 
 
 def _buyer_routes(desk: MoneyDesk) -> list[Any]:
-    async def pay(scope: Any, receive: Receive, send: Send) -> None:
+    async def pay(scope: Any, body: bytes) -> tuple[int, bytes]:
         buyer = actor_in(scope).account_id
         key = read_header(scope, b"idempotency-key", KEY.fullmatch, f"Idempotency-Key must match {KEY.pattern}")
-        asked = await read_json(scope, receive, _order_decoder)
+        asked = parse_json(body, _order_decoder)
         payment = await desk.payer.pay(scope["path_params"]["booking_id"], buyer, method=asked.method, key=key)
-        await send_json(send, 201, _encode(_answer(payment)))
+        return 201, _encode(_answer(payment))
 
     @post("/bookings/{booking_id:uuid}/payments", summary="Pay for a booking", opt=hot(pay))
     async def pay_booking(

@@ -17,11 +17,10 @@ import asyncpg
 import msgspec
 from litestar import Router, get, patch, post
 from litestar.params import FromPath, JSONBody, QueryParameter
-from litestar.types import Receive, Send
 
 from aisle.accounts.access import CurrentActor
 from aisle.errors import Problem
-from aisle.hot_route import hot, send_json
+from aisle.hot_route import hot
 from aisle.limits import PAGE_ROWS_MAX
 from aisle.once import Asked, Key, asked, recall, remember
 from aisle.relay import Relay
@@ -156,10 +155,10 @@ def _public_routes(desk: EventDesk) -> list[Any]:
 
     shown = Shown(partial(_sections, desk))
 
-    async def sections(scope: Any, receive: Receive, send: Send) -> None:
+    async def sections(scope: Any, _body: bytes) -> tuple[int, bytes]:
         event_id = scope["path_params"]["event_id"]
         await public_listing(desk, event_id)
-        await send_json(send, 200, await shown.answer(event_id))
+        return 200, await shown.answer(event_id)
 
     @get("/events/{event_id:int}/sections", summary="Prices and free seats by section and by pool", opt=hot(sections))
     async def show_sections(event_id: FromPath[int]) -> list[SectionView]:
