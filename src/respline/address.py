@@ -8,6 +8,7 @@
 User and password are percent-decoded. The password is in no repr and in no error.
 """
 
+import re
 import ssl
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
@@ -18,6 +19,7 @@ DEFAULT_PORT = 6379
 PLAIN_SCHEMES = ("redis", "valkey")
 TLS_SCHEMES = ("rediss", "valkeys")
 CLUSTER_SUFFIX = "+cluster"
+WHOLE = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z+]*)://(?P<hosts>[^/?#]*)(?P<path>.*)", re.DOTALL)
 TLS_FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 
 
@@ -50,14 +52,14 @@ def parse_url(url: str) -> Address:
 
 def parse_urls(url: str) -> list[Address]:
     """All addresses of a URL: the hosts of a cluster, else one."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        # The text of the original may quote the URL, hence "from None".
-        raise BadUrl("the URL cannot be parsed") from None
-    scheme = parts.scheme.removesuffix(CLUSTER_SUFFIX)
+    found = WHOLE.fullmatch(url)
+    if found is None:
+        raise BadUrl("the URL cannot be parsed")
+    # The standard library's idea of hosts has room for one of them, and for brackets only where it begins.
+    parts = urlsplit("//" + found["path"])
+    scheme = found["scheme"].lower().removesuffix(CLUSTER_SUFFIX)
     options = _options(parts)
-    username, password, hosts = _login(parts.netloc)
+    username, password, hosts = _login(found["hosts"])
     if scheme == "unix":
         if hosts or not parts.path.strip("/"):
             raise BadUrl("a unix URL looks like unix:///path/to.sock?db=0")
@@ -114,7 +116,10 @@ def host_and_port(text: str) -> tuple[str, int]:
         host, port = text, str(DEFAULT_PORT)
     if not port.isascii() or not port.isdecimal() or not 0 < int(port) < 65536:
         raise BadUrl("the port must be a number from 1 to 65535")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    bare = host.removeprefix("[").removesuffix("]")
+    if host != bare and host != f"[{bare}]" or not set("[]").isdisjoint(bare):
+        raise BadUrl("a host in brackets looks like [::1]")
+    return bare, int(port)
 
 
 def tls_context(address: Address) -> ssl.SSLContext:
