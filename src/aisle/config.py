@@ -1,11 +1,13 @@
 """The settings of one process: a frozen struct read once from the environment and passed down.
 
 `AISLE_` + the field's name in capitals is the variable. A variable with that prefix that is no setting is an error, so
-a typo cannot silently leave a default in force. `docs/reference/settings.md` is generated from this struct.
+a typo cannot silently leave a default in force. `AISLE_..._FILE` names a file that holds the value, as orchestrators
+hand out secrets. `docs/reference/settings.md` is generated from this struct.
 """
 
 import difflib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -14,6 +16,7 @@ from msgspec import Meta
 from aisle.errors import StartupError
 
 PREFIX = "AISLE_"
+IN_A_FILE = "_FILE"
 
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 
@@ -172,17 +175,31 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 def read_config(environ: Mapping[str, str]) -> Config:
     """Read and validate every setting; raise StartupError with one sentence on the first that is wrong."""
     fields = {PREFIX + name.upper(): name for name in Config.__struct_fields__}
-    given = {}
+    given: dict[str, str] = {}
     for variable, value in sorted(environ.items()):
         if not variable.startswith(PREFIX):
             continue
-        if variable not in fields:
+        if variable in fields:
+            given[fields[variable]] = value.strip()
+        elif variable.removesuffix(IN_A_FILE) not in fields:
             raise StartupError(f"unknown setting {variable}{_did_you_mean(variable, fields)}")
-        given[fields[variable]] = value.strip()
+        elif value.strip():
+            setting = variable.removesuffix(IN_A_FILE)
+            if setting in environ:
+                raise StartupError(f"{setting} and {variable} are both set: which one counts?")
+            given[fields[setting]] = _read_value(variable, Path(value.strip()))
     try:
         return msgspec.convert(given, Config, strict=False)
     except msgspec.ValidationError as error:
         raise StartupError(_name_the_variable(str(error))) from None
+
+
+def _read_value(variable: str, path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise StartupError(f"{variable}: cannot read {path}: {reason}") from None
 
 
 def _did_you_mean(variable: str, known: Mapping[str, str]) -> str:

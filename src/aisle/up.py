@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from aisle.cli_demo import try_demo
-from aisle.config import PREFIX, Config
+from aisle.config import IN_A_FILE, PREFIX, Config
 from aisle.embedded.process import Program
 from aisle.embedded.server import free_port
 from aisle.embedded.supervisor import Supervisor
@@ -76,9 +76,16 @@ def _start_aisle(supervisor: Supervisor, name: str, roles: str, config: Config) 
     return supervisor.start_program(
         name,
         [sys.executable, "-m", "aisle", "serve", "--roles", roles],
-        {PREFIX + setting.upper(): str(getattr(config, setting)) for setting in CHILD_SETTINGS},
+        child_settings(config),
         ready=lambda: _answers(f"{_address(config)}/readyz"),
     )
+
+
+def child_settings(config: Config) -> dict[str, str]:
+    """A child inherits the environment: a file that this process has read must not contradict what it passes on."""
+    names = [PREFIX + setting.upper() for setting in CHILD_SETTINGS]
+    values = [str(getattr(config, setting)) for setting in CHILD_SETTINGS]
+    return {**dict(zip(names, values, strict=True)), **{name + IN_A_FILE: "" for name in names}}
 
 
 def _address(config: Config) -> str:
