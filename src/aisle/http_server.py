@@ -25,6 +25,9 @@ from aisle.problems import problem_body
 
 BACKLOG = 4096
 
+# Under this name an application finds its connection among the extensions of the scope.
+CONNECTION = "aisle.connection"
+
 _REFUSALS = {
     400: ("Bad Request", "malformed_request", "the request is not valid HTTP"),
     408: ("Request Timeout", "request_timeout", f"the request did not arrive within {REQUEST_SECONDS_MAX} s"),
@@ -126,6 +129,8 @@ class BoundedHttp(HttpToolsProtocol):
         self._message_open = self._head_open = True
         self._head_bytes = 0
         super().on_message_begin()
+        scope: Any = self.scope
+        scope["extensions"] = {CONNECTION: self}
 
     def on_headers_complete(self) -> None:
         self._head_open = False
@@ -174,6 +179,14 @@ class BoundedHttp(HttpToolsProtocol):
         else:
             self.flow.pause_reading()
             self.pipeline.appendleft((cycle, self.app))
+
+    def write_chunk(self, data: bytes) -> bool:
+        """A piece of an answer that is being sent in pieces, past the application's messages. False: the client does
+        not keep up, or has gone."""
+        if self.flow.write_paused or self.transport.is_closing():
+            return False
+        self.transport.write(b"%x\r\n%s\r\n" % (len(data), data))
+        return True
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(self._refusal)

@@ -117,7 +117,7 @@ def host_and_port(text: str) -> tuple[str, int]:
     if not port.isascii() or not port.isdecimal() or not 0 < int(port) < 65536:
         raise BadUrl("the port must be a number from 1 to 65535")
     bare = host.removeprefix("[").removesuffix("]")
-    if host != bare and host != f"[{bare}]" or not set("[]").isdisjoint(bare):
+    if host not in (bare, f"[{bare}]") or not set("[]").isdisjoint(bare):
         raise BadUrl("a host in brackets looks like [::1]")
     return bare, int(port)
 

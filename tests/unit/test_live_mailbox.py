@@ -77,6 +77,31 @@ async def test_a_stream_ends_after_what_waits_has_gone_out():
     assert (text(await box.take()), await box.take(), box.last_words) == (b"1 ", [], b"bye")
 
 
+async def test_news_for_an_idle_stream_is_written_past_it_and_nothing_overtakes():
+    box, written, reads = Mailbox(4), [], True
+
+    def write_now(one: Message) -> bool:
+        if reads:
+            written.append(one.version)
+        return reads
+
+    box.when_idle(write_now)
+    box.offer(message(1))
+    assert written == [], "nobody waits in `take` yet: the stream may be in the middle of writing"
+    assert text(await box.take()) == b"1 "
+    taker = asyncio.create_task(box.take())
+    await asyncio.sleep(0)
+    box.offer(message(2))
+    assert (written, taker.done()) == ([2], False)
+    reads = False
+    box.offer(message(3))
+    reads = True
+    box.offer(message(4))
+    assert written == [2], "4 waits behind 3"
+    assert text(await taker) == b"3 4 "
+    assert box.seen == 4
+
+
 def connections(metrics: Metrics, clock=lambda: 0.0, still_valid=None, **limits: float) -> Connections:
     wanted = {"connections_max": 2, "queue_messages_max": 4, "recheck_seconds": 0.001, **limits}
     return Connections(Limits(**wanted), metrics, still_valid, clock=clock)

@@ -13,10 +13,11 @@ from litestar import Response, Router, get
 from litestar.datastructures import ResponseHeader
 from litestar.params import FromPath, FromQuery, HeaderParameter, QueryParameter
 from litestar.response.base import ASGIResponse
-from litestar.types import Receive, Scope, Send
+from litestar.types import Receive, Send
 
 from aisle.accounts.access import CurrentActor
 from aisle.accounts.account import Actor
+from aisle.http_server import CONNECTION
 from aisle.limits import LIVE_RETRY_MS
 from aisle.live import sse
 from aisle.live.hall import HallMap
@@ -48,27 +49,41 @@ class Stream(ASGIResponse):
         self._leave = leave
         self._actor = actor
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         with self._hub.connections.admitted(self._actor) as mailbox:
             watcher = asyncio.create_task(_end_when_gone(receive, mailbox))
             try:
                 await self._join(mailbox)
-                await self._write(mailbox, send)
+                await self._write(mailbox, send, scope["extensions"][CONNECTION].write_chunk)
             finally:
                 watcher.cancel()
                 self._leave(mailbox)
 
-    async def _write(self, mailbox: Mailbox, send: Send) -> None:
-        measured = mailbox.number % MEASURED_ONE_IN == 0
+    async def _write(self, mailbox: Mailbox, send: Send, write_chunk: Callable[[bytes], bool]) -> None:
         # A message of its own for each connection: what stands around the application adds to its headers.
         await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
         await send(_body(sse.retry(*LIVE_RETRY_MS)))
+        measured = mailbox.number % MEASURED_ONE_IN == 0
+        mailbox.when_idle(partial(self._write_measured, write_chunk) if measured else partial(_write_now, write_chunk))
         while messages := await mailbox.take():
             await send(_body(_joined(messages)))
             if measured:
                 for message in messages:
-                    self._hub.metrics.sse_delivery_seconds.observe(self._hub.clock() - message.made_at)
+                    self._observe(message)
         await send({"type": "http.response.body", "body": mailbox.last_words, "more_body": False})
+
+    def _write_measured(self, write_chunk: Callable[[bytes], bool], message: Message) -> bool:
+        written = _write_now(write_chunk, message)
+        if written:
+            self._observe(message)
+        return written
+
+    def _observe(self, message: Message) -> None:
+        self._hub.metrics.sse_delivery_seconds.observe(self._hub.clock() - message.made_at)
+
+
+def _write_now(write_chunk: Callable[[bytes], bool], message: Message) -> bool:
+    return write_chunk(message.data)
 
 
 async def _end_when_gone(receive: Receive, mailbox: Mailbox) -> None:

@@ -6,6 +6,9 @@ slows anybody down, and it never costs more memory than a full box. Messages are
     filling -- offer --> filling -- one too many --> lost -- its stream takes --> asks for a fresh start
        ^                                                                                |
        +--------------------------------- start_anew -----------------------------------+
+
+While the stream has nothing to do and the browser reads, news is written to the connection at once: to wake the stream
+for it would cost three times the writing.
 """
 
 import asyncio
@@ -22,6 +25,10 @@ class Message(NamedTuple):
     made_at: float
 
 
+# Writes a message to the browser now; False: it does not read at the moment.
+WriteNow = Callable[[Message], bool]
+
+
 class Mailbox:
     __slots__ = (
         "_asked",
@@ -29,6 +36,7 @@ class Mailbox:
         "_queue",
         "_start_again",
         "_waiter",
+        "_write_now",
         "ended",
         "last_words",
         "lost",
@@ -47,10 +55,15 @@ class Mailbox:
         self._waiter: asyncio.Future[None] | None = None
         self._asked = False
         self._start_again: Callable[[], None] | None = None
+        self._write_now: WriteNow | None = None
 
     def when_lost(self, start_again: Callable[[], None]) -> None:
         """Called once each time the browser reads again after it has lost messages; `start_anew` must follow."""
         self._start_again = start_again
+
+    def when_idle(self, write_now: WriteNow) -> None:
+        """From now on what comes while `take` waits is written past it."""
+        self._write_now = write_now
 
     def offer(self, message: Message) -> bool:
         """False if it does not fit, and with it everything that waited is dropped."""
@@ -60,9 +73,8 @@ class Mailbox:
             self._queue.clear()
             self.lost = True
             return False
-        self._queue.append(message)
         self.seen = message.version
-        self._wake()
+        self._send(message)
         return True
 
     def start_anew(self, message: Message) -> None:
@@ -76,8 +88,7 @@ class Mailbox:
     def beat(self, now: float) -> None:
         """A sign of life, if nothing else is on its way."""
         if not self._queue and not self.lost:
-            self._queue.append(Message(sse.HEARTBEAT, self.seen, now))
-            self._wake()
+            self._send(Message(sse.HEARTBEAT, self.seen, now))
 
     def end(self, last_words: bytes = b"") -> None:
         """The stream ends after what waits has gone out."""
@@ -108,6 +119,13 @@ class Mailbox:
             await self._waiter
         finally:
             self._waiter = None
+
+    def _send(self, message: Message) -> None:
+        idle = self._waiter is not None and not self._waiter.done() and not self._queue
+        if idle and self._write_now is not None and self._write_now(message):
+            return
+        self._queue.append(message)
+        self._wake()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
