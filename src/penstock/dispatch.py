@@ -53,7 +53,7 @@ from penstock.wire.schema import request_plan, response_header_is_flexible
 from penstock.wire.write import response_bytes
 
 API_VERSIONS = 18
-PRODUCE, FETCH = 0, 1
+PRODUCE = 0
 ROUTE = struct.Struct(">hhi")
 
 
@@ -138,17 +138,6 @@ async def answer(broker: Broker, session: Session, frame: bytes) -> list[bytes |
         request.body = read_request(api_key, version, frame, header.body_at)
     broker.metrics.requests[api.name] += 1
     return _framed(api_key, version, correlation_id, await api.run(broker, request))
-
-
-def park(broker: Broker, session: Session, frame: bytes, done: Callable[[bytes | None], None]) -> bool:
-    """Whether this is an idle consumer's fetch, taken to be answered later without a task; see `fetch.park`."""
-
-    def framed(reply: Answer) -> None:
-        _, version, correlation_id = ROUTE.unpack_from(frame)
-        buffers = _framed(FETCH, version, correlation_id, reply)
-        done(None if buffers is None else b"".join(buffers))
-
-    return session.idle_fetch is not None and fetch.park(broker, session, frame, framed)
 
 
 def _flexible(api_key: int, version: int) -> bool:

@@ -11,13 +11,25 @@ Answer = dict[str, Any] | list[bytes | memoryview] | None
 
 
 class IdleFetch(NamedTuple):
-    """A fetch that found nothing: while nothing changes, the same request has the same answer."""
+    """A fetch that found nothing: while nothing changes, the same request has the same answer.
 
-    asked: bytes  # the request without its correlation id
+    Both are kept as they are on the wire, apart from the correlation id, which is at 4 to 8 in the frames of both.
+    """
+
+    asked: bytes  # what follows the correlation id
+    version: bytes  # what precedes it
     catalogue: int  # the epoch of the catalogue it was answered from
     min_bytes: int
     wait_s: float
     answer: list[bytes | memoryview]
+    answer_size: bytes
+    answer_end: bytes
+
+    def is_asked_by(self, frame: bytes) -> bool:
+        return len(frame) == 8 + len(self.asked) and frame.startswith(self.version) and frame.endswith(self.asked)
+
+    def answer_to(self, frame: bytes) -> bytes:
+        return self.answer_size + frame[4:8] + self.answer_end
 
 
 @dataclass(slots=True)

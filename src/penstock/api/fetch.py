@@ -7,6 +7,7 @@ no time left; else it waits for appends and reads again. At least one whole batc
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 
 from kio.schema.errors import ErrorCode
@@ -21,6 +22,7 @@ from penstock.store.topics import Topic
 from penstock.waiters import Watch
 from penstock.wire import batch
 from penstock.wire.hot_fetch import FetchRequest, FetchRow, Wanted, read_fetch, write_fetch
+from penstock.wire.schema import response_header_is_flexible
 
 LEADER_EPOCH = 0
 PARK_S_MIN = 0.1  # a parked fetch may be answered a tick early; for shorter waits that would be much
@@ -54,11 +56,16 @@ async def fetch(broker: Broker, request: Request) -> Answer:
     rows = [(name, [slot.row for slot in partitions if slot.row]) for name, partitions in topics]
     answer = write_fetch(request.version, rows)
     if size == 0 and broker.nodes.alone and not any(slot.code for slot in slots):
-        wait_s = _wait_s(asked)
-        request.session.idle_fetch = IdleFetch(
-            _without_correlation_id(request.frame), broker.topics.epoch, asked.min_bytes, wait_s, answer
-        )
+        request.session.idle_fetch = _idle_fetch(broker, request, asked, answer)
     return answer
+
+
+def _idle_fetch(broker: Broker, request: Request, asked: FetchRequest, answer: list[bytes | memoryview]) -> IdleFetch:
+    frame = request.frame
+    header_end = b"\0" if response_header_is_flexible(request.api_key, request.version) else b""
+    end = b"".join((header_end, *answer))
+    size = (4 + len(end)).to_bytes(4)
+    return IdleFetch(frame[8:], frame[:4], broker.topics.epoch, asked.min_bytes, _wait_s(asked), answer, size, end)
 
 
 async def _gathered(broker: Broker, session: Session) -> None:
@@ -77,36 +84,33 @@ async def _same_as_before(broker: Broker, request: Request) -> Answer:
     return None if watch.changed or idle.catalogue != broker.topics.epoch else idle.answer
 
 
-def park(broker: Broker, session: Session, frame: bytes, done: Callable[[Answer], None]) -> bool:
+def park(broker: Broker, session: Session, frame: bytes, done: Callable[[bytes | None], None]) -> bool:
     """Take an idle consumer's next fetch without a task that waits, if that is what the frame is.
 
-    `done` is called later: with the answer, or with None if something happened and it has to be answered as usual.
+    `done` is called later: with the answer as it is on the wire, or with None if something happened and the fetch has
+    to be answered as usual.
     """
     idle, watch = session.idle_fetch, session.watch
     if idle is None or watch is None or broker.waiters.closed or idle.wait_s < PARK_S_MIN:
         return False
     if not _still_idle(broker, idle, watch, frame):
         return False
-
-    def back() -> None:
-        if watch.changed or idle.catalogue != broker.topics.epoch or broker.waiters.closed:
-            done(None)
-        else:
-            broker.metrics.requests["Fetch"] += 1
-            done(idle.answer)
-
-    watch.park(idle.min_bytes, idle.wait_s, back)
+    watch.park(idle.min_bytes, idle.wait_s, partial(_unpark, broker, idle, watch, frame, done))
     return True
+
+
+def _unpark(broker: Broker, idle: IdleFetch, watch: Watch, frame: bytes, done: Callable[[bytes | None], None]) -> None:
+    if watch.changed or idle.catalogue != broker.topics.epoch or broker.waiters.closed:
+        done(None)
+    else:
+        broker.metrics.requests["Fetch"] += 1
+        done(idle.answer_to(frame))
 
 
 def _still_idle(broker: Broker, idle: IdleFetch, watch: Watch, frame: bytes) -> bool:
     if watch.changed or not broker.nodes.alone or idle.catalogue != broker.topics.epoch:
         return False
-    return idle.asked == _without_correlation_id(frame)
-
-
-def _without_correlation_id(frame: bytes) -> bytes:
-    return frame[:4] + frame[8:]
+    return idle.is_asked_by(frame)
 
 
 def release(broker: Broker, session: Session) -> None:
