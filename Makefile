@@ -19,12 +19,12 @@ test: .venv/development  ## install and run the whole suite against real servers
 	@tests/install-programs.sh
 	$(PYTEST)
 
-check: .venv/development  ## lint, types, import contracts, tidy
+check: .venv/development  ## lint, types, import contracts, tidy, deployment files
 	.venv/bin/ruff check src tests bench docs
 	.venv/bin/ruff format --check src tests bench docs
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	.venv/bin/pytest --no-servers tests/test_tidy.py tests/test_docs.py
+	.venv/bin/pytest --no-servers tests/test_tidy.py tests/test_docs.py tests/test_deploy.py
 
 bench: .venv/development  ## run every benchmark and keep the figures
 	.venv/bin/python -m bench.run_all
