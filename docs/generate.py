@@ -25,9 +25,11 @@ from aisle.door.gate_api import gate_routes
 from aisle.health import Readiness
 from aisle.live.api import live_routes
 from aisle.metrics import Metrics
+from aisle.ops.api import ops_routes
 from aisle.payment.payment import MEANINGS
 from aisle.payment.payment import MOVES as PAYMENT_MOVES
 from aisle.payment.sandbox import CARDS
+from aisle.privacy.api import privacy_routes
 from aisle.sales.api import sales_routes
 from aisle.ticketing.api import event_routes
 from aisle.ticketing.event import EVENT_MOVES, TICKET_MOVES
@@ -230,6 +232,8 @@ def openapi_document() -> dict[str, Any]:
             ticket_routes(None, None, None),
             gate_routes(None),
             sales_routes(None),
+            privacy_routes(None),
+            ops_routes(None),
             buyer_pages(None),
         ]
         app = build_app(Config(), Readiness({}), Metrics(), desk, routers)

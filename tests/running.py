@@ -20,15 +20,16 @@ from tests.patience import PATIENCE_SECONDS
 
 
 def run_aisle(
-    *arguments: str, env: Mapping[str, str], timeout: float = PATIENCE_SECONDS
+    *arguments: str, env: Mapping[str, str], timeout: float = PATIENCE_SECONDS, typed: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
+    """Run a command to its end; `typed` is its standard input."""
     return children.run(
         [sys.executable, "-m", "aisle", *arguments],
         env=clean_environment(env),
         capture_output=True,
         text=True,
         timeout=timeout,
+        **({} if typed is None else {"input": typed}),
     )
 
 

@@ -50,6 +50,7 @@ from aisle.migrate import pending_migrations
 from aisle.money_bridges import money_desk, open_counter, review_desk
 from aisle.ops_bridges import ops_routers
 from aisle.page_bridges import pages_from, seller_pages_from
+from aisle.privacy.api import PrivacyDesk, privacy_routes
 from aisle.problems import exception_answers
 from aisle.relay import Relay
 from aisle.reservation.inventory import Inventory
@@ -166,6 +167,7 @@ def _api_routers(parts: Parts, desk: Desk, stack: AsyncExitStack) -> list[Router
     holder, checkout = holder_and_checkout(parts, find_sale, stack)
     bookings = BookingDesk(parts.database, placer, holder, checkout, parts.relays["booking"], find_sale, parts.clock)
     routes = [event_routes(events), hall_routes(events), booking_routes(bookings), hold_routes(bookings)]
+    routes.append(privacy_routes(PrivacyDesk(parts.database, desk, holder.release_all)))
     return [*routes, buyer_pages(pages_from(desk, events)), seller_pages(seller_pages_from(desk, events))]
 
 

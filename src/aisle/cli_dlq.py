@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 `list` has something to show, 2 there is no answer (one li
 """
 
 import argparse
+import asyncio
 import os
 import sys
 from collections.abc import Sequence
@@ -59,6 +60,8 @@ def _replay(arguments: argparse.Namespace) -> int:
     kafka, lanes = _lanes(arguments.lane)
     # Once over each lane: what fails again comes to lie there again, and is for the next replay.
     waiting = {lane: read_dead_letters(kafka, lane) for lane in lanes}
+    if any(waiting.values()):
+        asyncio.run(_note({lane: len(letters) for lane, letters in waiting.items() if letters}))
     replayed = {lane: replay(kafka, lane, letters) for lane, letters in waiting.items() if letters}
     if arguments.json:
         _say_json({"replayed": replayed})
@@ -67,6 +70,21 @@ def _replay(arguments: argparse.Namespace) -> int:
             print(f"{lane}  {count} messages sent again")
         print(f"{sum(replayed.values())} messages in all")
     return 0
+
+
+async def _note(lanes: dict[str, int]) -> None:
+    """In the audit trail, before anything is sent: without it nothing is replayed."""
+    from aisle.audit import Deed, note
+    from aisle.db import connect
+
+    config = with_running_servers(read_config(os.environ))
+    if not config.database_url:
+        raise StartupError("AISLE_DATABASE_URL is not set: a replay is noted in the audit trail there")
+    connection = await connect(config)
+    try:
+        await note(connection, Deed.DEAD_LETTERS_REPLAYED, actor=None, detail=lanes)
+    finally:
+        await connection.close()
 
 
 def _lanes(wanted: str | None) -> tuple[str, Sequence[str]]:

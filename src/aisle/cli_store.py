@@ -146,6 +146,15 @@ async def _note_epoch(store: "Store", event: int, epochs: list[int]) -> None:
         await Catalogue(database, store).changed(event)
 
 
+async def _note_rebuild(event: int, *, drop_holds: bool) -> None:
+    """In the audit trail, where there is a database to keep one."""
+    from aisle.audit import Deed, note
+
+    if _settings().database_url:
+        async with _database() as database, database.acquire() as connection:
+            await note(connection, Deed.STORE_REBUILT, actor=None, subject=event, detail={"drop_holds": drop_holds})
+
+
 @asynccontextmanager
 async def _database() -> AsyncIterator[Any]:
     from aisle.db import open_database
@@ -165,6 +174,7 @@ async def _rebuild(store: "Store", arguments: argparse.Namespace) -> int:
     done = await rebuild(store, facts, drop_holds=arguments.drop_holds)
     if not arguments.facts:
         await _note_epoch(store, event, [one.epoch for one in done.rebuilt])
+    await _note_rebuild(event, drop_holds=arguments.drop_holds)
     if arguments.json:
         _say_json(
             {

@@ -103,6 +103,15 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     stripe_account: Annotated[str, Meta(description="Webhooks of a connected account must name this one.")] = ""
     stripe_api_base: Annotated[str, Meta(description="Where Stripe's API is.")] = "https://api.stripe.com"
 
+    retention_days: Annotated[
+        int,
+        Meta(
+            description="Bookings that came to nothing, without money, are forgotten after so many days.",
+            ge=1,
+            le=36_500,
+        ),
+    ] = 365
+
     secret_key: Annotated[
         str,
         Meta(

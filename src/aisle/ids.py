@@ -21,6 +21,12 @@ def new_id(now: datetime) -> UUID:
     return made
 
 
+def first_id(moment: datetime) -> UUID:
+    """Not later than any id that was made at this moment or after it."""
+    made: UUID = FastUUID(int(moment.timestamp() * 1000).to_bytes(6, "big") + bytes(10))
+    return made
+
+
 def as_id(text: str) -> UUID:
     """Raises ValueError if it is none."""
     read: UUID = FastUUID(text)

@@ -31,6 +31,7 @@ from aisle.limits import (
 from aisle.log import LogUnavailable, LogWriter, ensure_lane, open_reader
 from aisle.messages import BOOKING, RESERVATION, SHARED_LANE, TICKETING, group, topics_to
 from aisle.once import forget_old_answers
+from aisle.privacy.retain import forget_for_ever
 from aisle.relay import Relay
 from aisle.reservation.generation import Gate
 from aisle.reservation.inventory import Inventory
@@ -93,6 +94,7 @@ def _background(parts: Parts, roles: Sequence[str]) -> dict[str, Coroutine[None,
             parts.database, parts.relays["booking"], clock=parts.clock, interval_s=EXPIRE_INTERVAL_SECONDS
         )
         work["ask-again"] = _ask_again_for_ever(parts)
+        work["forget"] = forget_for_ever(parts.database, days=parts.config.retention_days, clock=parts.clock)
     if "ticketing" in roles:
         work["ticketing-relay"] = parts.relays["ticketing"].run()
         work["make-ready"] = make_ready_for_ever(parts.database, parts.store, parts.catalogue, clock=parts.clock)

@@ -28,7 +28,7 @@ from tests.running import serving
 
 OUTSIDE_THE_DOCUMENT = ("/static/", "/docs/", "/api/v1/openapi.json")
 # Pages for people; what they may be shown is tested in tests/browser.
-PAGES = {"/", "/events/{event_id}", "/login", "/register", "/cart", "/bookings", "/bookings/{booking_id}"}
+PAGES = {"/", "/events/{event_id}", "/login", "/register", "/cart", "/account", "/bookings", "/bookings/{booking_id}"}
 PAGES |= {"/seller", "/seller/new", "/seller/events/{event_id}", "/door", "/door-worker.js", "/ops", "/ops/store"}
 CALLERS = [ANONYMOUS, *Role]
 

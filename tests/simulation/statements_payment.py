@@ -195,3 +195,8 @@ def book(tx: Transaction, *arrays: Any) -> None:
         entry = dict(zip(names, values, strict=True)) | {"id": tx._database.next_id(), "booked_at": now}
         if entry["amount"] > 0:
             tx.insert(LEDGER, entry, or_nothing=True)
+
+
+@stands_for("select audit.note(")
+def audit_note(tx: Transaction, *_deed: Any) -> None:
+    """The trail is not simulated: nothing reads it but a person."""

@@ -23,6 +23,7 @@ from aisle.accounts.desk import Desk
 from aisle.accounts.login import log_in, prove
 from aisle.accounts.register import register
 from aisle.accounts.store import Token
+from aisle.audit import Deed
 from aisle.errors import Problem
 
 Email = Annotated[str, Meta(min_length=3, max_length=EMAIL_CHARS_MAX, examples=["ada@example.com"])]
@@ -105,6 +106,7 @@ def _session_routes(desk: Desk, access: Access) -> list[Any]:
         response_cookies=no_cookie,
     )
     async def end_all_sessions(actor: CurrentActor) -> None:
+        await desk.accounts.note(Deed.LOGGED_OUT_EVERYWHERE, actor.account_id)
         await desk.sessions.end_all(actor.account_id)
 
     @get("/me", summary="Who am I")

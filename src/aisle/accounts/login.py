@@ -9,6 +9,7 @@ import structlog
 from aisle.accounts.account import Account, Actor, normalise_email
 from aisle.accounts.desk import Desk
 from aisle.accounts.limiter import Attempt
+from aisle.audit import Deed
 from aisle.errors import Problem
 
 log = structlog.get_logger()
@@ -17,6 +18,8 @@ log = structlog.get_logger()
 async def log_in(desk: Desk, *, email: str, password: str, address: str, current: Actor | None) -> tuple[Account, str]:
     """The account and the text of its new session."""
     account = await prove(desk, email=email, password=password, address=address)
+    # Before there is a session: nobody is logged in without a trace.
+    await desk.accounts.note(Deed.LOGGED_IN, account.id, role=account.role)
     cookie = await desk.sessions.open(account.id, account.role)
     if current is not None and current.session is not None:
         await desk.sessions.end(current)
@@ -38,6 +41,7 @@ async def prove(desk: Desk, *, email: str, password: str, address: str) -> Accou
     verdict = await desk.passwords.check(login.password_hash if login else None, password)
     if login is None or not verdict.matches:
         log.info("login_refused")
+        await desk.accounts.note(Deed.LOGIN_REFUSED, login.account.id if login is not None else None)
         raise Problem(401, "wrong_credentials", "the e-mail address or the password is wrong")
     if verdict.needs_rehash:
         await desk.accounts.replace_hash(login.account.id, login.password_hash, await desk.passwords.hash(password))

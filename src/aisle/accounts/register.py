@@ -24,11 +24,20 @@ async def register(desk: Desk, *, email: str, password: str, role: Role, address
         ]
     )
     now = datetime.fromtimestamp(desk.clock(), UTC)
-    return await create_account(desk.accounts, desk.passwords, email=email, password=password, role=role, now=now)
+    return await create_account(
+        desk.accounts, desk.passwords, email=email, password=password, role=role, now=now, by_themselves=True
+    )
 
 
 async def create_account(
-    accounts: AccountsStore, passwords: Passwords, *, email: str, password: str, role: Role, now: datetime
+    accounts: AccountsStore,
+    passwords: Passwords,
+    *,
+    email: str,
+    password: str,
+    role: Role,
+    now: datetime,
+    by_themselves: bool = False,
 ) -> Account:
     normal = normalise_email(email)
     if isinstance(normal, Refusal):
@@ -37,6 +46,7 @@ async def create_account(
     if refusal is not None:
         raise Problem(422, refusal.code, refusal.detail)
     account = Account(new_id(now), normal, role, now)
-    if not await accounts.insert(account, await passwords.hash(password)):
+    by = account.id if by_themselves else None
+    if not await accounts.insert(account, await passwords.hash(password), by=by):
         raise Problem(409, "email_taken", "there is an account with this e-mail address")
     return account

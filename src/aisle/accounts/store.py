@@ -14,6 +14,7 @@ import msgspec
 
 from aisle.accounts.account import Account, Actor, Role
 from aisle.accounts.tokens import SigningKey, new_signing_key
+from aisle.audit import Deed, note
 from aisle.errors import Problem
 
 CONNECTION_WAIT_SECONDS = 5.0
@@ -52,14 +53,17 @@ class AccountsStore:
     def __init__(self, database: asyncpg.Pool) -> None:
         self._database = database
 
-    async def insert(self, account: Account, password_hash: str) -> bool:
+    async def insert(self, account: Account, password_hash: str, *, by: UUID | None = None) -> bool:
         """False if the e-mail is taken: the constraint decides, not a look beforehand."""
-        async with self._connection() as connection:
+        async with self._connection() as connection, connection.transaction():
             inserted = await connection.fetchval(
                 """insert into accounts.accounts (id, email, role, password_hash, created_at)
                    values ($1, $2, $3, $4, $5) on conflict (email) do nothing returning true""",
                 account.id, account.email, account.role.value, password_hash, account.created_at,
             )  # fmt: skip
+            if inserted:
+                detail = {"role": account.role}
+                await note(connection, Deed.ACCOUNT_CREATED, actor=by, subject=account.id, detail=detail)
         return bool(inserted)
 
     async def find_login(self, email: str) -> Login | None:
@@ -91,6 +95,8 @@ class AccountsStore:
             await connection.execute(
                 "delete from accounts.tokens where account_id = $1 and expires_at <= $2", account_id, token.created_at
             )
+            if inserted is not None:
+                await note(connection, Deed.TOKEN_MADE, actor=account_id, subject=token.id)
         return inserted is not None
 
     async def list_tokens(self, account_id: UUID, now: datetime) -> list[Token]:
@@ -104,10 +110,12 @@ class AccountsStore:
 
     async def delete_token(self, account_id: UUID, token_id: UUID) -> bytes | None:
         """The digest of the token that is gone now, or None if this account has no such token."""
-        async with self._connection() as connection:
+        async with self._connection() as connection, connection.transaction():
             digest: bytes | None = await connection.fetchval(
                 "delete from accounts.tokens where id = $1 and account_id = $2 returning digest", token_id, account_id
             )
+            if digest is not None:
+                await note(connection, Deed.TOKEN_REVOKED, actor=account_id, subject=token_id)
         return digest
 
     async def find_bearers(self, digests: Sequence[bytes], now: datetime) -> dict[bytes, Actor]:
@@ -128,6 +136,11 @@ class AccountsStore:
                 "select id from accounts.tokens where id = any($1::uuid[]) and expires_at > $2", ids, now
             )
         return {row["id"] for row in rows}
+
+    async def note(self, what: Deed, account_id: UUID | None, **detail: str) -> None:
+        """For what has no transaction of its own, because it happens in the hot store."""
+        async with self._connection() as connection:
+            await note(connection, what, actor=account_id, subject=account_id or "", detail=detail)
 
     async def signing_keys(self) -> list[SigningKey]:
         """The one to sign with first; one is made if there is none."""

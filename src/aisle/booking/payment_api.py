@@ -169,7 +169,9 @@ def _seller_routes(desk: MoneyDesk) -> list[Any]:
             await _cancel(desk, booking)
         else:
             seats = None if data.seats is None else await _indexed(desk, booking, data.seats)
-            await refund(desk.till, booking_id, seats=seats, why="refunded_by_seller", key=idempotency_key)
+            await refund(
+                desk.till, booking_id, seats=seats, why="refunded_by_seller", key=idempotency_key, by=actor.account_id
+            )
         return await _shown(desk, await _sold_by(desk, booking_id, actor.account_id))
 
     return [refund_for_buyer]

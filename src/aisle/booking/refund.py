@@ -11,6 +11,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
+from aisle.audit import Deed, note
 from aisle.booking import store
 from aisle.booking.booking import State
 from aisle.booking.pay import Till
@@ -26,9 +27,16 @@ from aisle.payment.provider import ProviderSilent
 
 
 async def refund(
-    till: Till, booking: UUID, *, seats: Sequence[Part] | None, why: str, key: str, buyer: UUID | None = None
+    till: Till,
+    booking: UUID,
+    *,
+    seats: Sequence[Part] | None,
+    why: str,
+    key: str,
+    by: UUID | None = None,
+    buyer: UUID | None = None,
 ) -> None:
-    """All seats, or those named. A booking that is not `buyer`'s is not found; repeating changes nothing."""
+    """All seats, or those named, as `by` asks. One that is not `buyer`'s is not found; repeating changes nothing."""
     now = till.clock()
     async with till.database.acquire() as connection, connection.transaction():
         row = (await store.lock(connection, [booking])).get(booking)
@@ -51,6 +59,10 @@ async def refund(
         else:
             await store.end(connection, [(booking, why)], State.REFUNDED, now=now)
             await payments.move(connection, [(payment.id, "")], PaymentState.RETURNED, now=now)
+        seats_back = sum(len(part.seats) for part in going)
+        await note(
+            connection, Deed.REFUNDED, actor=by or buyer, subject=booking, detail={"seats": seats_back, "why": why}
+        )
     crash_point("after_refund")
 
 

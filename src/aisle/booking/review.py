@@ -10,6 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
+from aisle.audit import Deed, note
 from aisle.booking import store
 from aisle.booking.booking import State
 from aisle.booking.late_money import STILL_WANTED
@@ -40,6 +41,8 @@ async def decide(till: Till, payment: Payment, decision: Decision, request: Aske
         if decision is Decision.ACCEPT and (refusal := _why_not_acceptable(current, answer, row)):
             raise refusal
         await _go_on(connection, current.id, decision, answer, till)
+        detail = {"decision": decision}
+        await note(connection, Deed.PAYMENT_DECIDED, actor=request.account, subject=current.id, detail=detail)
     crash_point("after_decision")
 
 

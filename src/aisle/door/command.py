@@ -61,17 +61,23 @@ async def _list(connection: Any, sealer: Any, _: argparse.Namespace) -> list[str
 
 
 async def _rotate(connection: Any, sealer: Any, _: argparse.Namespace) -> list[str]:
+    from aisle.audit import Deed, note
     from aisle.door.key_ring import add_key
 
     key = sealer.new_key()
-    await add_key(connection, key)
+    async with connection.transaction():
+        await add_key(connection, key)
+        await note(connection, Deed.TICKET_KEY_MADE, actor=None, subject=key.id)
     how = "sealed with AISLE_SECRET_KEY" if key.sealed_with else "not sealed, because AISLE_SECRET_KEY is not set"
     return [f"made {key.id}, {how}; running processes sign with it within half a minute"]
 
 
 async def _revoke(connection: Any, _: Any, arguments: argparse.Namespace) -> list[str]:
+    from aisle.audit import Deed, note
     from aisle.door.key_ring import revoke_key
 
-    if not await revoke_key(connection, arguments.id):
-        raise StartupError(f"there is no key {arguments.id} that still counts")
+    async with connection.transaction():
+        if not await revoke_key(connection, arguments.id):
+            raise StartupError(f"there is no key {arguments.id} that still counts")
+        await note(connection, Deed.TICKET_KEY_REVOKED, actor=None, subject=arguments.id)
     return [f"revoked {arguments.id}; buyers download their tickets again"]

@@ -173,7 +173,9 @@ def _staff_routes(desk: GateDesk) -> list[Any]:
         if account is None:
             raise Problem(404, "unknown_staff", "there is no door account with this e-mail address")
         async with desk.database.acquire() as connection:
-            granted = await store.grant(connection, event_id, account, limit=STAFF_PER_EVENT_MAX, now=desk.clock())
+            granted = await store.grant(
+                connection, event_id, account, by=actor.account_id, limit=STAFF_PER_EVENT_MAX, now=desk.clock()
+            )
         if not granted:
             raise Problem(409, "too_many_staff", f"an event has at most {STAFF_PER_EVENT_MAX} door staff")
         return await _staff(desk, event_id)
@@ -187,7 +189,7 @@ def _staff_routes(desk: GateDesk) -> list[Any]:
     async def withdraw_staff(event_id: FromPath[int], account_id: FromPath[UUID], actor: CurrentActor) -> None:
         await desk.require_seller(event_id, actor.account_id)
         async with desk.database.acquire() as connection:
-            if not await store.withdraw(connection, event_id, account_id):
+            if not await store.withdraw(connection, event_id, account_id, by=actor.account_id):
                 raise Problem(404, "not_found", "nobody with this account is at the door of your event")
 
     return [grant_staff, list_staff, withdraw_staff]

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
+from aisle.audit import Deed, note
 from aisle.door.scan import Fact, Outcome, Scan
 
 SeatKey = tuple[int, int]
@@ -175,7 +176,9 @@ async def staff_of(connection: asyncpg.Connection, event: int) -> list[tuple[UUI
     return [(row["account"], row["granted_at"]) for row in rows]
 
 
-async def grant(connection: asyncpg.Connection, event: int, account: UUID, *, limit: int, now: datetime) -> bool:
+async def grant(
+    connection: asyncpg.Connection, event: int, account: UUID, *, by: UUID, limit: int, now: datetime
+) -> bool:
     """False if the event has as many staff as it may have. Granting again changes nothing."""
     async with connection.transaction():
         # Two grants cannot both find the last place.
@@ -185,13 +188,17 @@ async def grant(connection: asyncpg.Connection, event: int, account: UUID, *, li
         if await connection.fetchval("select count(*) from door.staff where event_id = $1", event) >= limit:
             return False
         await connection.execute("insert into door.staff values ($1, $2, $3)", event, account, now)
+        await note(connection, Deed.DOOR_STAFF_GRANTED, actor=by, subject=event, detail={"account": account})
     return True
 
 
-async def withdraw(connection: asyncpg.Connection, event: int, account: UUID) -> bool:
-    gone = await connection.fetchval(
-        "delete from door.staff where event_id = $1 and account = $2 returning true", event, account
-    )
+async def withdraw(connection: asyncpg.Connection, event: int, account: UUID, *, by: UUID) -> bool:
+    async with connection.transaction():
+        gone = await connection.fetchval(
+            "delete from door.staff where event_id = $1 and account = $2 returning true", event, account
+        )
+        if gone:
+            await note(connection, Deed.DOOR_STAFF_WITHDRAWN, actor=by, subject=event, detail={"account": account})
     return bool(gone)
 
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 import asyncpg
 
 from aisle import __version__
+from aisle.audit import Row, latest
 from aisle.errors import AisleError
 from aisle.ops import store
 from aisle.ops.report import Buried, DatabaseView, Part, Report, StoreView, alarms
@@ -47,6 +48,10 @@ class OpsDesk:
                 self._report = await self._look()
                 self._looked_at = time.monotonic()
             return self._report
+
+    async def deeds(self, *, before: int | None, limit: int) -> list[Row]:
+        async with self._database.acquire(timeout=PATIENCE_SECONDS) as connection:
+            return await latest(connection, before=before, limit=limit)
 
     async def _look(self) -> Report:
         (database, in_database), (hot, in_store), (buried, in_log) = await asyncio.gather(

@@ -35,6 +35,7 @@ def sales_routes(desk: SalesDesk) -> Router:
         event_id: FromPath[int], actor: CurrentActor, by: FromQuery[Literal["section", "minute"]] = "section"
     ) -> Response[str]:
         figures = await desk.figures(event_id, actor.account_id)
+        await desk.note_export(event_id, actor.account_id, by)
         return Response(
             sections_csv(figures) if by == "section" else minutes_csv(figures),
             media_type="text/csv",

@@ -13,6 +13,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
+from aisle.audit import Deed, note
 from aisle.errors import Problem
 from aisle.limits import SALES_COUNT_SHARE, SALES_EVENTS_KEPT_MAX, SALES_FRESH_SECONDS
 from aisle.sales import store
@@ -58,6 +59,10 @@ class SalesDesk:
         """Raises 404 for an event that is not this seller's."""
         event = await self._own(event_id, seller)
         return self._fresh(event_id) or await self._count(event_id, event)
+
+    async def note_export(self, event_id: int, seller: UUID, by: str) -> None:
+        async with self._database.acquire() as connection:
+            await note(connection, Deed.SALES_EXPORTED, actor=seller, subject=event_id, detail={"by": by})
 
     async def bookings(self, event_id: int, seller: UUID, *, before: UUID | None, limit: int) -> RecentPage:
         """A page of the event's bookings, as they are now. Raises 404 for an event that is not this seller's."""

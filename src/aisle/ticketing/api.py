@@ -19,6 +19,7 @@ from litestar import Router, get, patch, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from aisle.accounts.access import CurrentActor
+from aisle.audit import Deed, note
 from aisle.errors import Problem
 from aisle.hot_route import hot
 from aisle.limits import PAGE_ROWS_MAX
@@ -225,6 +226,9 @@ async def _switch(desk: EventDesk, event_id: int, request: Asked, target: EventS
             raise Problem(409, "event_not_ready", f"an event that is {state} cannot become {target.value}")
         await desk.switch(listing, target is EventState.ON_SALE)
         await remember(connection, request, event)
+        if listing.event.state != target:
+            deed = Deed.SALE_OPENED if target is EventState.ON_SALE else Deed.SALE_CLOSED
+            await note(connection, deed, actor=request.account, subject=event_id)
     await desk.catalogue.changed(event_id)
     return view_of(event)
 

@@ -13,8 +13,9 @@ import asyncpg
 import msgspec
 from msgspec import Meta
 
+from aisle.audit import Deed, note
 from aisle.errors import Problem
-from aisle.messages import Message, PriceChanged
+from aisle.messages import PriceChanged
 from aisle.once import Asked, recall, remember
 from aisle.ticketing import store
 from aisle.ticketing.event import POOLS_MAX, SECTIONS_MAX, EventState, Name, Price, SectionName
@@ -64,8 +65,12 @@ async def edit_event(
         if event.state == EventState.CREATING:
             raise Problem(409, "event_not_ready", "its seats are still being written")
         await _require_names(connection, event_id, change.prices)
-        await store.write_outbox(connection, await _price(connection, event, change.prices), now=now)
+        told = await _price(connection, event, change.prices)
+        await store.write_outbox(connection, told, now=now)
         await remember(connection, request, event)
+        if told:
+            prices = {one.section: one.price for one in told}
+            await note(connection, Deed.PRICES_CHANGED, actor=request.account, subject=event_id, detail=prices)
     return event
 
 
@@ -75,7 +80,7 @@ async def _require_names(connection: asyncpg.Connection, event_id: int, prices: 
         raise Problem(404, "unknown_section", f"there is no section or pool {name!r}")
 
 
-async def _price(connection: asyncpg.Connection, event: store.Event, prices: Mapping[str, int]) -> list[Message]:
+async def _price(connection: asyncpg.Connection, event: store.Event, prices: Mapping[str, int]) -> list[PriceChanged]:
     """New prices in the rows, and what the store is to hear of those that differ."""
     arguments = event.id, list(prices), list(prices.values())
     changed = [*await connection.fetch(PRICE_SECTIONS, *arguments), *await connection.fetch(PRICE_POOLS, *arguments)]

@@ -94,7 +94,11 @@ def _purchase_pages(desk: PageDesk) -> list[Any]:
     async def booking_page(request: AnyRequest, booking_id: FromPath[UUID]) -> Response[str] | Redirect:
         return await shown(request, "booking.html", booking_id=booking_id)
 
-    return [cart_page, bookings_page, booking_page]
+    @get("/account")
+    async def account_page(request: AnyRequest) -> Response[str] | Redirect:
+        return await shown(request, "account.html")
+
+    return [cart_page, bookings_page, booking_page, account_page]
 
 
 def _own_path(path: str) -> str:

@@ -25,7 +25,12 @@ class Link(NamedTuple):
 
 # Who finds what in the navigation. A role's own desk is added here together with its page.
 NAVIGATION: dict[str, tuple[Link, ...]] = {
-    Role.BUYER: (Link("nav.events", "/"), Link("nav.bookings", "/bookings"), Link("nav.cart", "/cart")),
+    Role.BUYER: (
+        Link("nav.events", "/"),
+        Link("nav.bookings", "/bookings"),
+        Link("nav.cart", "/cart"),
+        Link("nav.account", "/account"),
+    ),
     Role.SELLER: (Link("nav.seller", "/seller"), Link("nav.new_event", "/seller/new"), Link("nav.events", "/")),
     Role.DOOR: (Link("nav.door", "/door"), Link("nav.events", "/")),
     Role.OPERATOR: (Link("nav.ops", "/ops"), Link("nav.store", "/ops/store"), Link("nav.events", "/")),

@@ -60,9 +60,17 @@ function queueRows({ lanes, outboxes }) {
   return [...outboxes.map(line("outbox")), ...lanes.map(line("lane"))];
 }
 
+function showTrail({ items }) {
+  const name = (deed) => `${deed.number} ${deed.what}`;
+  byId("audit").replaceChildren(
+    ...items.map((deed) => row(name(deed), new Date(deed.at).toLocaleString("en-GB"), deed.subject || "–")),
+  );
+}
+
 async function look() {
   try {
     show(await get("/ops"));
+    showTrail(await get("/ops/audit?limit=10"));
   } catch (problem) {
     byId("at").textContent = explain(problem);
   }
