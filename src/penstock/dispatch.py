@@ -21,7 +21,7 @@ To add an API: write `async def name(broker: Broker, request: Request) -> Answer
 """
 
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -47,13 +47,14 @@ from penstock.api import (
 )
 from penstock.broker import Broker
 from penstock.limits import COLD_FRAME_BYTES_MAX
-from penstock.request import Answer, Request, Session
+from penstock.request import Answer, Buffers, Request, Session
 from penstock.wire.read import Malformed, read_header, read_request
 from penstock.wire.schema import request_plan, response_header_is_flexible
 from penstock.wire.write import response_bytes
 
 API_VERSIONS = 18
 PRODUCE = 0
+PRODUCE_KEY = PRODUCE.to_bytes(2, "big")
 ROUTE = struct.Struct(">hhi")
 
 
@@ -109,13 +110,41 @@ APIS: dict[int, Api] = {
 }
 
 
-async def answer(broker: Broker, session: Session, frame: bytes) -> list[bytes | memoryview] | None:
-    """The response frame of one request frame as buffers, or None when the protocol says nothing is sent.
+def belong_together(frame: bytes, following: bytes) -> bool:
+    """Whether `answer` takes both at once: both append, in the same version."""
+    return frame[:2] == PRODUCE_KEY and frame[:4] == following[:4]
 
-    Raises Malformed for what Kafka answers by closing the connection.
+
+async def answer(broker: Broker, session: Session, frames: Sequence[bytes]) -> Buffers | None:
+    """The response frames of one request frame, or of several that belong together, as buffers; None when the protocol
+    says nothing is sent.
+
+    Raises Malformed for what Kafka answers by closing the connection; then nothing of any of them was done.
     """
+    first = frames[0]
     if session.bare_tokens:
-        return authenticate.bare_token(broker, session, frame)
+        return authenticate.bare_token(broker, session, first)
+    api, version, correlation_id = _route(broker, session, first)
+    if not api.low <= version <= api.high:
+        # A client that is newer than we are learns from a version 0 answer which versions it may use.
+        unsupported = {"error_code": ErrorCode.unsupported_version, "api_keys": versions.ranges([api])}
+        return [response_bytes(API_VERSIONS, 0, correlation_id, unsupported)]
+    if len(frames) > 1:
+        return await _answer_appends(broker, session, frames)
+    return _framed(api.key, version, correlation_id, await api.run(broker, _request(broker, session, api, first)))
+
+
+async def _answer_appends(broker: Broker, session: Session, frames: Sequence[bytes]) -> Buffers | None:
+    routes = [_route(broker, session, frame) for frame in frames]
+    requests = [_request(broker, session, api, frame) for (api, _, _), frame in zip(routes, frames, strict=True)]
+    buffers: Buffers = []
+    for (api, version, correlation_id), reply in zip(routes, await produce.produce_all(broker, requests), strict=True):
+        buffers += _framed(api.key, version, correlation_id, reply) or ()
+    return buffers or None
+
+
+def _route(broker: Broker, session: Session, frame: bytes) -> tuple[Api, int, int]:
+    """Which API in which version is asked for, and the correlation id. Of ApiVersions a version may be unknown."""
     if len(frame) < ROUTE.size:
         raise Malformed(f"a request of {len(frame)} bytes")
     api_key, version, correlation_id = ROUTE.unpack_from(frame)
@@ -124,20 +153,20 @@ async def answer(broker: Broker, session: Session, frame: bytes) -> list[bytes |
         raise Malformed(f"unknown API key {api_key}")
     if not authenticate.may_ask(broker, session, api_key):
         raise Malformed(f"{api.name} before logging in" if broker.users else f"{api.name}, but nobody logs in here")
-    if not api.low <= version <= api.high:
-        if api_key != API_VERSIONS:
-            raise Malformed(f"{api.name} version {version} is not supported")
-        # A client that is newer than we are learns from a version 0 answer which versions it may use.
-        unsupported = {"error_code": ErrorCode.unsupported_version, "api_keys": versions.ranges([api])}
-        return [response_bytes(API_VERSIONS, 0, correlation_id, unsupported)]
-    if len(frame) > COLD_FRAME_BYTES_MAX and api_key != PRODUCE:
+    if not api.low <= version <= api.high and api_key != API_VERSIONS:
+        raise Malformed(f"{api.name} version {version} is not supported")
+    return api, version, correlation_id
+
+
+def _request(broker: Broker, session: Session, api: Api, frame: bytes) -> Request:
+    if len(frame) > COLD_FRAME_BYTES_MAX and api.key != PRODUCE:
         raise Malformed(f"{api.name} request of {len(frame)} bytes")
     header = read_header(frame, _flexible)
-    request = Request(api_key, version, header.client_id, session, frame, header.body_at)
+    request = Request(api.key, header.version, header.client_id, session, frame, header.body_at)
     if not api.decodes_itself:
-        request.body = read_request(api_key, version, frame, header.body_at)
+        request.body = read_request(api.key, header.version, frame, header.body_at)
     broker.metrics.requests[api.name] += 1
-    return _framed(api_key, version, correlation_id, await api.run(broker, request))
+    return request
 
 
 def _flexible(api_key: int, version: int) -> bool:
@@ -145,7 +174,7 @@ def _flexible(api_key: int, version: int) -> bool:
     return not (api_key == PRODUCE and version < 3) and request_plan(api_key, version).flexible
 
 
-def _framed(api_key: int, version: int, correlation_id: int, reply: Answer) -> list[bytes | memoryview] | None:
+def _framed(api_key: int, version: int, correlation_id: int, reply: Answer) -> Buffers | None:
     if reply is None:
         return None
     if isinstance(reply, dict):

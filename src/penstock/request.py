@@ -7,7 +7,8 @@ from penstock.sasl import Exchange
 from penstock.waiters import Watch
 
 # dict: encoded by the schema of (api key, version). list: the body's buffers, already encoded. None: no answer is sent.
-Answer = dict[str, Any] | list[bytes | memoryview] | None
+Buffers = list[bytes | memoryview]
+Answer = dict[str, Any] | Buffers | None
 
 
 class IdleFetch(NamedTuple):

@@ -22,7 +22,7 @@ from penstock.api import authenticate, fetch
 from penstock.broker import Broker
 from penstock.config import Address, BadConfig, Config
 from penstock.coordination import Coordination
-from penstock.dispatch import APIS, answer
+from penstock.dispatch import APIS, answer, belong_together
 from penstock.group_state import Rules
 from penstock.groups import Groups
 from penstock.metrics import Metrics
@@ -84,7 +84,8 @@ async def running_broker(config: Config) -> AsyncIterator[Broker]:
         server = Server(
             config,
             Metrics(),
-            lambda session, frame: answer(broker, session, frame),
+            lambda session, frames: answer(broker, session, frames),
+            belong_together,
             lambda session, frame, done: fetch.park(broker, session, frame, done),
             lambda session: fetch.release(broker, session),
         )

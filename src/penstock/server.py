@@ -1,7 +1,7 @@
 """Sockets, frames and order. The only file that knows transports.
 
 A frame is int32 size, then that many bytes. Kafka answers the requests of one connection in the order they came,
-so each connection has one task that takes its frames one by one; a long poll therefore delays what was pipelined
+so each connection has one task that takes its frames in their order; a long poll therefore delays what was pipelined
 behind it, which is why clients keep separate connections. Bounded: frame size, connections, frames waiting on one
 connection, bytes waiting on all of them. Over a bound the socket is not read, so the sender feels it.
 """
@@ -9,7 +9,7 @@ connection, bytes waiting on all of them. Over a bound the socket is not read, s
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from ssl import SSLContext
 from typing import cast
 
@@ -19,16 +19,16 @@ import respline
 from penstock.config import Config
 from penstock.limits import LOGIN_FRAME_BYTES_MAX, QUEUED_REQUESTS_MAX, RECEIVE_BUFFER_BYTES
 from penstock.metrics import Metrics
-from penstock.request import Session
+from penstock.request import Buffers, Session
 from penstock.wire.read import Malformed
 
 log = structlog.get_logger("penstock.server")
 
-Buffers = list[bytes | memoryview]
-AnswerFrame = Callable[[Session, bytes], Awaitable[Buffers | None]]
+AnswerFrames = Callable[[Session, Sequence[bytes]], Awaitable[Buffers | None]]
 ParkFrame = Callable[[Session, bytes, Callable[[bytes | None], None]], bool]
 SIZE = struct.Struct(">i")
 JOIN_BYTES_MAX = 32 * 1024
+TOGETHER_MAX = 16
 
 
 class Server:
@@ -38,13 +38,15 @@ class Server:
         self,
         config: Config,
         metrics: Metrics,
-        answer: AnswerFrame,
+        answer: AnswerFrames,
+        belong_together: Callable[[bytes, bytes], bool],
         park: ParkFrame,
         session_ended: Callable[[Session], None],
     ) -> None:
         self.config = config
         self.metrics = metrics
         self.answer = answer
+        self.belong_together = belong_together
         self.park = park
         self.session_ended = session_ended
         self.connections: set[Connection] = set()
@@ -231,11 +233,11 @@ class Connection(asyncio.BufferedProtocol):
                     return
                 self._arrival = asyncio.get_running_loop().create_future()
                 await self._arrival
-            frame = self._frames.popleft()
+            frames = self._next_frames()
             try:
-                buffers = await server.answer(session, frame)
+                buffers = await server.answer(session, frames)
             finally:
-                server.released(len(frame))
+                server.released(sum(map(len, frames)))
             if buffers:
                 # One small write is cheaper than several pieces; large answers go out uncopied.
                 if sum(map(len, buffers)) <= JOIN_BYTES_MAX:
@@ -246,6 +248,15 @@ class Connection(asyncio.BufferedProtocol):
                 self.resume_if_free()
             if self._writable:
                 await self._writable
+
+    def _next_frames(self) -> list[bytes]:
+        """The next one, and those behind it that can be answered with it."""
+        taken = [self._frames.popleft()]
+        while self._frames and len(taken) < TOGETHER_MAX:
+            if not self._server.belong_together(taken[0], self._frames[0]):
+                break
+            taken.append(self._frames.popleft())
+        return taken
 
     def _worker_ended(self, worker: "asyncio.Task[None]") -> None:
         if worker.cancelled():

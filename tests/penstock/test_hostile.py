@@ -90,7 +90,7 @@ async def test_no_mutated_request_finds_a_bug(valkey: StoreProcess, seed: int) -
             frame = request_bytes(key, version, 1, "fuzz", random_message(dice, request_plan(key, version)))[4:]
             try:
                 async with asyncio.timeout(0.2):
-                    await answer(broker, Session("test"), mutated(dice, frame))
+                    await answer(broker, Session("test"), [mutated(dice, frame)])
                 outcomes["answered"] += 1
             except Malformed:
                 outcomes["refused"] += 1

@@ -4,6 +4,8 @@ Everything that can be judged without the store is judged here; what depends on 
 epoch, transaction) is decided by the append script.
 """
 
+from collections.abc import Iterator, Sequence
+
 from kio.schema.errors import ErrorCode
 
 import respline
@@ -20,29 +22,52 @@ from penstock.wire.read import Malformed
 ACKS = (-1, 0, 1)
 OLDEST, ZSTD_FROM = 3, 7
 
+# What becomes of each partition of a request, by topic.
+Judged = list[tuple[str, list[tuple[int, Append | Refused]]]]
+
 
 async def produce(broker: Broker, request: Request) -> Answer:
-    asked = read_produce(request.frame, request.body_at, request.version)
-    rows = await _rows(broker, asked, request.version)
-    for row in (row for _, partitions in rows for row in partitions if row.code):
-        broker.metrics.refused_batches[row.code.name] += 1
-        if asked.acks == 0:
-            # The producer does not listen; a closed connection is the only way to tell it, and Kafka's way.
-            raise Malformed(f"a batch with acks=0 was refused: {row.code.name}")
-    return None if asked.acks == 0 else write_produce(request.version, rows)
+    [answer] = await _produced(broker, [(request, _read(request))])
+    return answer
 
 
-async def _rows(broker: Broker, asked: ProduceRequest, version: int) -> list[tuple[str, list[ProduceRow]]]:
+async def produce_all(broker: Broker, requests: Sequence[Request]) -> list[Answer]:
+    """Requests of one connection that arrived together, appended in their order and in one round trip: librdkafka sends
+    a request for each partition."""
+    asked = [(request, _read(request)) for request in requests]
+    if {one.acks for _, one in asked} in ({-1}, {1}):
+        return await _produced(broker, asked)
+    return [answer for one in asked for answer in await _produced(broker, [one])]
+
+
+def _read(request: Request) -> ProduceRequest:
+    return read_produce(request.frame, request.body_at, request.version)
+
+
+async def _produced(broker: Broker, asked: Sequence[tuple[Request, ProduceRequest]]) -> list[Answer]:
+    """All with the same acks."""
+    now_ms = broker.now_ms()
+    judged = [await _judged_topics(broker, one, request.version, now_ms) for request, one in asked]
+    appends = [verdict for topics in judged for _, rows in topics for _, verdict in rows if isinstance(verdict, Append)]
+    durable = asked[0][1].acks == -1
+    appended = iter(await broker.log.append(appends, now_ms=now_ms, durable=durable))
+    return [
+        _answer(broker, request, one.acks, _rows(topics, appended, now_ms))
+        for (request, one), topics in zip(asked, judged, strict=True)
+    ]
+
+
+async def _judged_topics(broker: Broker, asked: ProduceRequest, version: int, now_ms: int) -> Judged:
     whole = _whole_refusal(asked, version)
     if whole:
-        return [(name, [_refused(index, whole) for index, _ in rows]) for name, rows in asked.topics]
-    now_ms = broker.now_ms()
-    judged = [
+        return [(name, [(index, whole) for index, _ in rows]) for name, rows in asked.topics]
+    return [
         (name, [(index, await _judged(broker, name, index, data, version, now_ms)) for index, data in rows])
         for name, rows in asked.topics
     ]
-    appends = [verdict for _, rows in judged for _, verdict in rows if isinstance(verdict, Append)]
-    appended = iter(await broker.log.append(appends, now_ms=now_ms, durable=asked.acks == -1))
+
+
+def _rows(judged: Judged, appended: Iterator[Appended], now_ms: int) -> list[tuple[str, list[ProduceRow]]]:
     return [
         (
             name,
@@ -55,6 +80,15 @@ async def _rows(broker: Broker, asked: ProduceRequest, version: int) -> list[tup
         )
         for name, rows in judged
     ]
+
+
+def _answer(broker: Broker, request: Request, acks: int, rows: list[tuple[str, list[ProduceRow]]]) -> Answer:
+    for row in (row for _, partitions in rows for row in partitions if row.code):
+        broker.metrics.refused_batches[row.code.name] += 1
+        if acks == 0:
+            # The producer does not listen; a closed connection is the only way to tell it, and Kafka's way.
+            raise Malformed(f"a batch with acks=0 was refused: {row.code.name}")
+    return None if acks == 0 else write_produce(request.version, rows)
 
 
 def _whole_refusal(asked: ProduceRequest, version: int) -> Refused | None:
