@@ -12,9 +12,11 @@ import asyncpg
 import structlog
 
 from aisle.booking.place import FindSale, PoolTerms, Sale
+from aisle.epochs import confirm_event
 from aisle.errors import Problem, StoreScriptFailed
 from aisle.limits import GATE_PAUSE_SECONDS_MAX, VERIFY_AT_ONCE
 from aisle.messages import POOL
+from aisle.reservation.audit import Finding
 from aisle.reservation.facts import EventFacts
 from aisle.reservation.generation import RECHECK_SECONDS, Gate, Standing
 from aisle.reservation.inventory import Inventory
@@ -22,6 +24,7 @@ from aisle.reservation.keys import Place
 from aisle.reservation.pool import PoolPlace
 from aisle.reservation.pools import Pools
 from aisle.reservation.reads import places_of, statuses
+from aisle.reservation.rebuilt import RebuildRaced
 from aisle.reservation.sweeper import Lapsed, Report
 from aisle.reservation.verify import verify_places
 from aisle.sales.store import note_lapsed
@@ -175,7 +178,7 @@ async def open_gate(database: asyncpg.Pool, store: Store) -> Gate:
     """
     gate = Gate(store, str(await database.fetchval("select id from public.installation")))
     if await gate.require_ours() is not Standing.VERIFIED:
-        await _verify_and_admit(database, store, gate)
+        await verify_and_admit(database, store, gate)
     return gate
 
 
@@ -191,7 +194,7 @@ async def watch_gate_for_ever(
         await asyncio.sleep(pause_s)
         try:
             if await gate.check() in (Standing.RESTARTED, Standing.UNMARKED):
-                await _verify_and_admit(database, store, gate)
+                await verify_and_admit(database, store, gate)
             shut = gate.standing is not Standing.VERIFIED
         except (Problem, StoreScriptFailed, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             log.warning("gate_waits", reason=str(error))
@@ -199,23 +202,21 @@ async def watch_gate_for_ever(
         pause_s = min(pause_s * 2, GATE_PAUSE_SECONDS_MAX) if shut else interval_s
 
 
-async def _verify_and_admit(database: asyncpg.Pool, store: Store, gate: Gate) -> None:
+async def verify_and_admit(database: asyncpg.Pool, store: Store, gate: Gate) -> None:
     standing, verified = gate.standing, gate.connected()
     events = await known_events(database)
-    findings: list[str] = []
+    findings: list[Finding] = []
     # A few at a time: a start with a thousand small events is mostly waiting for answers.
     for first in range(0, len(events), VERIFY_AT_ONCE):
-        some = events[first : first + VERIFY_AT_ONCE]
-        for found in await asyncio.gather(*(_differences(database, store, event) for event in some)):
-            findings += found
+        confirming = (confirm_event(database, store, gate, event) for event in events[first : first + VERIFY_AT_ONCE])
+        try:
+            findings += [finding for found in await asyncio.gather(*confirming) for finding in found]
+        except RebuildRaced as raced:
+            log.warning("gate_waits", reason=str(raced))
+            return
     if findings:
         hint = "aisle rebuild --event N, then aisle verify --admit --fresh"
-        log.error("store_stays_closed", standing=standing, findings=findings[:5], hint=hint)
+        log.error("store_stays_closed", standing=standing, findings=[str(one) for one in findings[:5]], hint=hint)
     else:
         # An unmarked store that holds exactly what PostgreSQL knows is new, or has just been rebuilt.
         await gate.admit(verified, fresh=standing is Standing.UNMARKED)
-
-
-async def _differences(database: asyncpg.Pool, store: Store, event: int) -> list[str]:
-    facts = await facts_of(database, event)
-    return [str(finding) for finding in (await verify_places(store, facts.halls, facts.pools)).findings]

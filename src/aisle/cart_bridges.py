@@ -152,10 +152,13 @@ def conversion(inventory: Inventory, pools: Pools, catalogue: Catalogue) -> Conv
         return Code.EXPIRED.value if code is Code.UNKNOWN else code.value
 
     async def reserve_tickets(connection: asyncpg.Connection, placings: Sequence[Placing]) -> Reserved:
-        parts = await _number_places(connection, placings, catalogue)
-        refs = await _refs([(p, parts[p.id]) for p in placings], catalogue)
+        epochs = await tickets.epochs_of(connection, list({p.event_id for p in placings}))
+        # The store that converted the others has been rebuilt since. Whether it still has them is not known here.
+        known = [p for p in placings if p.epoch == epochs[p.event_id]]
+        parts = await _number_places(connection, known, catalogue)
+        refs = await _refs([(p, parts[p.id]) for p in known], catalogue)
         counts = await tickets.reserve(connection, refs)
-        return {p.id: (parts[p.id], counts.get(p.id, 0)) for p in placings}
+        return {p.id: (parts[p.id], counts.get(p.id, 0)) for p in known}
 
     async def release_tickets(connection: asyncpg.Connection, back: Sequence[tuple[Placing, Parts]]) -> object:
         return await tickets.release(connection, await _refs(back, catalogue), from_states=[TicketState.RESERVED])

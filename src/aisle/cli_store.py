@@ -20,7 +20,9 @@ from aisle.errors import Problem, StartupError, StoreScriptFailed
 from aisle.servers_file import with_running_servers
 
 if TYPE_CHECKING:
+    from aisle.reservation.audit import Finding
     from aisle.reservation.facts import EventFacts
+    from aisle.reservation.generation import Gate
     from aisle.reservation.keys import Place
     from aisle.reservation.pool import PoolPlace
     from aisle.reservation.verify import Report
@@ -104,6 +106,8 @@ async def _verify(store: "Store", arguments: argparse.Namespace) -> int:
     await gate.require_ours()
     connected = gate.connected()
     report = await _verified(store, None, None)
+    if report.clean and gate.standing is not Standing.VERIFIED:
+        report.findings += await _confirmed(store, gate)
     standing = await gate.admit(connected, fresh=arguments.fresh) if report.clean else gate.standing
     if report.clean and standing is Standing.UNMARKED:
         raise StartupError(
@@ -114,36 +118,31 @@ async def _verify(store: "Store", arguments: argparse.Namespace) -> int:
     return _say_report(arguments, report, admitted=report.clean)
 
 
+async def _confirmed(store: "Store", gate: "Gate") -> "list[Finding]":
+    """What differs of any event when nothing may change meanwhile; where nothing does, it goes on in a new epoch."""
+    from aisle.epochs import confirm_event
+    from aisle.ticket_facts import known_events
+
+    async with _database() as database:
+        return [
+            finding
+            for event in await known_events(database)
+            for finding in await confirm_event(database, store, gate, event)
+        ]
+
+
 async def _verified(store: "Store", event: int | None, facts_file: str | None) -> "Report":
     """Against a file, else against the ticket rows of every event that the database knows, else against itself."""
     from aisle.reservation.verify import verify
     from aisle.ticket_facts import verify_against_tickets
 
     if facts_file and event:
-        return await verify(store, event, _read_facts(facts_file, event))
+        # A file does not know how often the store was rebuilt since it was written.
+        return await verify(store, event, _read_facts(facts_file, event).of_any_epoch())
     if not _settings().database_url:
         return await verify(store, event)
     async with _database() as database:
         return await verify_against_tickets(database, store, event)
-
-
-async def _ticket_facts(event: int) -> "EventFacts":
-    from aisle.ticket_facts import facts_of
-
-    async with _database() as database:
-        return await facts_of(database, event)
-
-
-async def _note_epoch(store: "Store", event: int, epochs: list[int]) -> None:
-    """The store refuses whoever believes in an older epoch, so PostgreSQL learns the new one at once."""
-    if len(set(epochs)) > 1:
-        raise StartupError(f"event {event} has subsections in epochs {sorted(set(epochs))}; rebuild it once more")
-    from aisle.ticketing.catalogue import Catalogue
-
-    async with _database() as database:
-        await database.execute("update ticketing.events set epoch = $2 where id = $1", event, max(epochs, default=1))
-        # Bookings go by the copy of the event in the store, which has the old epoch.
-        await Catalogue(database, store).changed(event)
 
 
 async def _note_rebuild(event: int, *, drop_holds: bool) -> None:
@@ -167,13 +166,15 @@ async def _database() -> AsyncIterator[Any]:
 
 
 async def _rebuild(store: "Store", arguments: argparse.Namespace) -> int:
+    from aisle.epochs import rebuild_event
     from aisle.reservation.rebuild import rebuild
 
     event = _event(arguments.event)
-    facts = _read_facts(arguments.facts, event) if arguments.facts else await _ticket_facts(event)
-    done = await rebuild(store, facts, drop_holds=arguments.drop_holds)
-    if not arguments.facts:
-        await _note_epoch(store, event, [one.epoch for one in done.rebuilt])
+    if arguments.facts:
+        done = await rebuild(store, _read_facts(arguments.facts, event), drop_holds=arguments.drop_holds)
+    else:
+        async with _database() as database:
+            done = await rebuild_event(database, store, event, drop_holds=arguments.drop_holds)
     await _note_rebuild(event, drop_holds=arguments.drop_holds)
     if arguments.json:
         _say_json(

@@ -152,7 +152,7 @@ def sell_with(seller: TicketSeller) -> Sell:
 
 def sell_free_with(seller: TicketSeller) -> SellFree:
     async def sell_free(connection: asyncpg.Connection, row: asyncpg.Record) -> bool:
-        return await seller.sell_free(connection, _owned(row))
+        return await seller.sell_free(connection, _owned(row), epoch=row["epoch"])
 
     return sell_free
 

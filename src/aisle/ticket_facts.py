@@ -36,12 +36,17 @@ async def known_events(database: asyncpg.Pool) -> list[int]:
 async def facts_of(database: asyncpg.Pool, event_id: int) -> EventFacts:
     """Raises LookupError for an event that PostgreSQL does not know."""
     async with database.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
-        event = await tickets.event_of(connection, event_id)
-        if event is None:
-            raise LookupError(f"event {event_id} is not in the database")
-        halls = await tickets.halls_of(connection, event_id)
-        pools = await tickets.pools_of(connection, event_id)
-        claims = _claims(await connection.fetch(TAKEN, event_id))
+        return await facts_seen_by(connection, event_id)
+
+
+async def facts_seen_by(connection: asyncpg.Connection, event_id: int) -> EventFacts:
+    """The same for who is in a transaction that keeps the event as it is."""
+    event = await tickets.event_of(connection, event_id)
+    if event is None:
+        raise LookupError(f"event {event_id} is not in the database")
+    halls = await tickets.halls_of(connection, event_id)
+    pools = await tickets.pools_of(connection, event_id)
+    claims = _claims(await connection.fetch(TAKEN, event_id))
     return EventFacts(
         event_id,
         tuple(HallFacts(opened_hall(event, sub), tuple(claims[sub.place]), event.epoch) for sub in halls),

@@ -7,9 +7,9 @@ import asyncpg
 
 from aisle.booking import store as bookings
 from aisle.booking.booking import Request
+from aisle.epochs import rebuild_event
 from aisle.reservation.claims import Claim
 from aisle.reservation.inventory import Inventory
-from aisle.reservation.rebuild import rebuild
 from aisle.reservation.verify import verify_places
 from aisle.store import open_store
 from aisle.ticket_facts import facts_of
@@ -57,8 +57,8 @@ async def test_a_flushed_store_is_rebuilt_with_every_booking(config, metrics):
         for hall in facts.halls:
             await store.call("DEL", *inventory.keys(hall.hall.place))
         assert (await verify_places(store, facts.halls)).findings != []
-        await rebuild(store, facts)
-        assert (await verify_places(store, facts.halls)).findings == []
+        await rebuild_event(database, store, event)
+        assert (await verify_places(store, (await facts_of(database, event)).halls)).findings == []
 
 
 async def test_a_seat_that_only_one_of_them_knows_is_found(config, metrics):

@@ -178,7 +178,8 @@ DEFECTS: dict[str, Defect] = {
         },
     ),
     "same_member_again": Defect(
-        "a hold that ran out is taken again under the same name before the sweep: its first seat is lost for good", 50,
+        "a hold that ran out is taken again under the same name before the sweep: its first seat is lost for good",
+        100, first=200,
         lua={
             "claim": (
                 ("if r.state == 'E' then return r.note ~= 'undone' and", "if r.state == 'E' then return nil and"),

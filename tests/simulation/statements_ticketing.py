@@ -102,9 +102,27 @@ def places_of(tx: Transaction, events: Any) -> list[Values]:
     return [one for one in halls + pools if one["event_id"] in events]
 
 
-@stands_for("select id, epoch from ticketing.events where id = any")
+@stands_for("select id, epoch from ticketing.events where id = any($1::bigint[]) order by id for share")
 def epochs_of(tx: Transaction, events: Any) -> list[Values]:
-    return [some(e, ("id", "epoch")) for e in tx.all(EVENTS) if e["id"] in events]
+    return [some(e, ("id", "epoch")) for e in tx.share(EVENTS, [(id,) for id in sorted(set(events))])]
+
+
+@stands_for("select id from ticketing.events where state <> 'creating' order by id")
+def known_events(tx: Transaction) -> list[Values]:
+    return [{"id": id} for id in sorted(e["id"] for e in tx.all(EVENTS) if e["state"] != "creating")]
+
+
+@stands_for("select 1 from ticketing.events where id = $1 for no key update")
+def stop_event(tx: Transaction, id: int) -> list[Values]:
+    return [{"?column?": 1} for _ in tx.lock(EVENTS, [(id,)], lambda _: True)]
+
+
+@stands_for("select booking, place, seat, state, price from ticketing.tickets where event_id = $1 and booking = any")
+def taken_by(tx: Transaction, event: int, bookings: Any) -> list[Values]:
+    rows = tx.scan(
+        TICKETS, lambda t: t["event_id"] == event and t["booking"] in bookings, order=lambda t: (t["place"], t["seat"])
+    )
+    return [some(row, ("booking", "place", "seat", "state", "price")) for row in rows]
 
 
 @stands_for("created_at, updated_at from ticketing.events where id = $1")

@@ -17,14 +17,18 @@ Test = Callable[[Values], bool]
 
 
 class Row:
-    """`now` is what everybody sees, `next` what `owner` has made of it. None is a row that is not there."""
+    """`now` is what everybody sees, `next` what `owner` has made of it. None is a row that is not there.
 
-    __slots__ = ("next", "now", "owner")
+    `sharers` want it to stay as it is.
+    """
+
+    __slots__ = ("next", "now", "owner", "sharers")
 
     def __init__(self) -> None:
         self.now: Values | None = None
         self.next: Values | None = None
         self.owner: Transaction | None = None
+        self.sharers: dict[Transaction, None] | None = None
 
 
 class Waits(Exception):
@@ -57,6 +61,7 @@ class Transaction:
     def __init__(self, database: "Tables") -> None:
         self._database = database
         self._touched: list[tuple[Table, Hashable, Row]] = []
+        self._shared: list[Row] = []
         self.ended: asyncio.Future[None] | None = None
         self.waits_for: Transaction | None = None
         # What one statement has read when it began: it keeps that while it waits for rows.
@@ -89,11 +94,28 @@ class Transaction:
                     if skip_locked:
                         continue
                     raise Waits(row.owner)
+                for sharer in row.sharers or ():
+                    if sharer is not self:
+                        raise Waits(sharer)
                 row.owner, row.next = self, dict(row.now) if row.now is not None else None
                 self._touched.append((home, key, row))
             if row.next is not None and test(row.next):
                 ours.append(row.next)
         return ours
+
+    def share(self, table: str, keys: Iterable[Hashable]) -> list[Values]:
+        """Rows as they are when nobody is changing them any more, and as they stay until this transaction ends."""
+        home = self._database[table]
+        rows = [home.rows[key] for key in keys if key in home.rows]
+        for row in rows:
+            if row.owner not in (None, self):
+                raise Waits(row.owner)
+            if row.sharers is None:
+                row.sharers = {}
+            if self not in row.sharers:
+                row.sharers[self] = None
+                self._shared.append(row)
+        return [values for row in rows if (values := self.see(row)) is not None]
 
     def scan(self, table: str, test: Test, *, order: Any = None, limit: int | None = None, skip_locked: bool = False):
         """`lock` for a statement that looks through the whole table."""
@@ -159,6 +181,10 @@ class Transaction:
             if row.now is None:
                 del home.rows[key]
         self._touched.clear()
+        for row in self._shared:
+            assert row.sharers is not None
+            row.sharers.pop(self, None)
+        self._shared.clear()
         if self.ended is not None and not self.ended.done():
             self.ended.set_result(None)
 

@@ -201,9 +201,13 @@ class Checkout:
         return await in_one_go(self._database, reserve)
 
     async def _reserve_batch(self, connection: asyncpg.Connection, placings: Sequence[store.Placing]) -> None:
-        """Tickets and booking together. A booking whose tickets are not all free, or that has ended, gets none."""
+        """Tickets and booking together. A booking whose tickets are not all free, or that has ended, gets none.
+
+        One whose seats were converted before the store was rebuilt stays PROCESSING: the store is asked for it again.
+        """
         now = self._clock()
         reserved = await self._conversion.reserve_tickets(connection, placings)
+        placings = [p for p in placings if p.id in reserved]
         parts = {p.id: reserved[p.id][0] for p in placings}
         complete = [p for p in placings if reserved[p.id][1] == p.request.quantity]
         incomplete = [p for p in placings if reserved[p.id][1] != p.request.quantity]

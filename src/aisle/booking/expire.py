@@ -103,9 +103,14 @@ async def cancel_rows(
 ) -> int:
     """End bookings that have seats and are in one of `sources`, and send their seats back; returns how many."""
     ended = await store.end(connection, [(id, why) for id in ids], State.CANCELLED, now=now, sources=sources)
-    messages = [_give_back(row, store.parts_of(row["parts"]), why) for row in ended]
+    messages = [give_back(row, why) for row in ended]
     await store.write_outbox(connection, messages, now=now)
     return len(ended)
+
+
+def give_back(row: asyncpg.Record, why: str) -> BookingExpired:
+    """What has the tickets of a booking that ended made available, and then its seats in the store."""
+    return _give_back(row, store.parts_of(row["parts"]), why)
 
 
 def _give_back(row: asyncpg.Record, parts: tuple[Part, ...], why: str) -> BookingExpired:

@@ -11,6 +11,7 @@ import asyncpg
 
 from aisle.booking import store
 from aisle.booking.booking import State
+from aisle.booking.expire import give_back
 from aisle.ids import as_id
 from aisle.messages import (
     BookingExpired,
@@ -44,7 +45,9 @@ class BookingWorker:
             # The tickets' refusal may come before or after the store's yes.
             refusals = [(as_id(m.booking), m.reason) for m in refused]
             await store.end(connection, refusals, State.FAILED, now=now)
-            await store.end(connection, refusals, State.CANCELLED, now=now)
+            ended = await store.end(connection, refusals, State.CANCELLED, now=now)
+            # It may have been given tickets by another answer than the one that was refused.
+            await store.write_outbox(connection, [give_back(row, "not-in-postgresql") for row in ended], now=now)
         return [_give_back(message, buyer) for message, buyer in too_late]
 
     async def _to_pending(

@@ -187,6 +187,8 @@ def _compare(config: Configuration, states: Sequence[SeatState], records: Record
     hall, shape = facts.hall, config.shape
     for name, stored, known in (
         ("rows and seats per row", (shape.rows, shape.seats_per_row), (hall.shape.rows, hall.shape.seats_per_row)),
+        # Facts that no epoch is known of, such as a file's, have 0.
+        ("epoch", config.epoch, facts.epoch or config.epoch),
         ("price", config.price, hall.price),
         ("limit", config.limit, hall.limit),
         ("accessible seats", sorted(shape.accessible), sorted(hall.shape.accessible)),

@@ -11,6 +11,7 @@ facts` writes. Holds are no facts: they live in the store alone.
       "price": 1000, "quantity": 2}]}]}
 """
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -81,6 +82,14 @@ class EventFacts:
         pools = [facts.pool.place for facts in self.pools]
         if any(place.event != self.event for place in pools) or len(set(pools)) != len(pools):
             raise BadFacts(f"a pool is named twice, or is not one of event {self.event}")
+
+    def of_any_epoch(self) -> "EventFacts":
+        """The same for a comparison in which the store may be ahead."""
+        return EventFacts(
+            self.event,
+            tuple(dataclasses.replace(known, epoch=0) for known in self.halls),
+            tuple(dataclasses.replace(known, epoch=0) for known in self.pools),
+        )
 
 
 def facts_from_json(text: bytes) -> EventFacts:

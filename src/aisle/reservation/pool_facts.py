@@ -52,6 +52,7 @@ def differences(picture: PoolPicture, facts: PoolFacts) -> Iterator[str]:
     """Where the store and the facts differ, one line each."""
     pool = facts.pool
     for name, known in (
+        ("epoch", facts.epoch or picture.pool.get("epoch")),
         ("capacity", pool.capacity),
         ("price", pool.price),
         ("limit", pool.limit),

@@ -5,7 +5,9 @@
     verify    against the same facts
     reopen    what was on sale when the rebuild began, if nothing is wrong with it
 
-Killed anywhere, a subsection is the old one off sale or the new one off sale, and running it again finishes the work.
+Whoever has the facts keeps them true until the store has them, and notes the new epoch before anything is reopened:
+`aisle.epochs` does, on PostgreSQL. Killed anywhere, a subsection is the old one off sale or the new one off sale, and
+running it again finishes the work.
 It never invents seats: bookings come from the facts, and of the old state only holds that fit them are kept.
 A sweep is not fenced. If it ends a hold between reading and replacing, that hold comes back past its deadline and the
 next sweep ends it again.
@@ -18,11 +20,12 @@ from dataclasses import dataclass
 import msgspec
 
 from aisle.errors import StoreScriptFailed
+from aisle.reservation.advance import config_keys, epochs_there
 from aisle.reservation.audit import Finding
 from aisle.reservation.facts import EventFacts, HallFacts
 from aisle.reservation.inventory import Inventory
 from aisle.reservation.keys import Place, event_sections, subsection_keys
-from aisle.reservation.pool import PoolPlace, pool_keys
+from aisle.reservation.pool import PoolPlace
 from aisle.reservation.pool_rebuild import rebuild_pool
 from aisle.reservation.pools import Pools
 from aisle.reservation.rebuilt import RebuildRaced, Rebuilt
@@ -49,35 +52,56 @@ class Rebuild:
     unknown: tuple[Place | PoolPlace, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """Places in their new epoch, still off sale. `on_sale` is what they are to be again."""
+
+    event: int
+    epoch: int
+    places: tuple[Rebuilt, ...]
+    findings: tuple[Finding, ...]
+
+    def to_be(self, *, on_sale: bool) -> "Replaced":
+        return dataclasses.replace(self, places=tuple(dataclasses.replace(one, on_sale=on_sale) for one in self.places))
+
+
 async def rebuild(store: Store, facts: EventFacts, *, drop_holds: bool = False) -> Rebuild:
     """Rebuild every subsection and pool the facts name, one after the other, then verify and reopen."""
+    return await reopen(store, await replace(store, facts, drop_holds=drop_holds))
+
+
+async def replace(store: Store, facts: EventFacts, *, drop_holds: bool = False) -> Replaced:
     facts = await _all_after_one_epoch(store, facts)
     done = [await _rebuild_one(store, hall_facts, drop_holds) for hall_facts in facts.halls]
     done += [await rebuild_pool(store, pool_facts, drop_holds=drop_holds) for pool_facts in facts.pools]
     if facts.halls:
         ranked = [item for known in facts.halls for item in (known.hall.rank, str(known.hall.place))]
         await store.call("ZADD", event_sections(store.prefix, facts.event), *ranked)
-    report = await verify_places(store, facts.halls, facts.pools)
-    faulty = {finding.place for finding in report.findings}
-    wanted = [one for one in done if one.on_sale]
-    reopened = [one for one in wanted if str(one.place) not in faulty]
+    epoch = max((one.epoch for one in done), default=1)
+    report = await verify_places(
+        store,
+        [dataclasses.replace(known, epoch=epoch) for known in facts.halls],
+        [dataclasses.replace(known, epoch=epoch) for known in facts.pools],
+    )
+    return Replaced(facts.event, epoch, tuple(done), tuple(report.findings))
+
+
+async def reopen(store: Store, replaced: Replaced) -> Rebuild:
+    faulty = {finding.place for finding in replaced.findings}
+    reopened = [one for one in replaced.places if one.on_sale and str(one.place) not in faulty]
     await _reopen(store, reopened)
     there: set[Place | PoolPlace] = {
-        *await places_listed(store, [facts.event], []),
-        *await pools_there(store, facts.event),
+        *await places_listed(store, [replaced.event], []),
+        *await pools_there(store, replaced.event),
     }
-    unknown = there - {one.place for one in done}
-    left = [dataclasses.replace(one, on_sale=one in reopened) for one in done]
-    return Rebuild(tuple(left), tuple(report.findings), tuple(sorted(unknown, key=str)))
+    unknown = there - {one.place for one in replaced.places}
+    left = [dataclasses.replace(one, on_sale=one in reopened) for one in replaced.places]
+    return Rebuild(tuple(left), replaced.findings, tuple(sorted(unknown, key=str)))
 
 
 async def _all_after_one_epoch(store: Store, facts: EventFacts) -> EventFacts:
     """A rebuild that was killed left some places an epoch ahead: this one takes all of them into the same next one."""
-    keys = [subsection_keys(store.prefix, known.hall.place)[1] for known in facts.halls]
-    keys += [pool_keys(store.prefix, known.pool.place)[0] for known in facts.pools]
-    found = await store.call_many([("HGET", key, "epoch") for key in keys])
-    # A key of another type, or one without a number, is damage that the rebuild replaces.
-    last = max((int(epoch) for epoch in found if isinstance(epoch, bytes) and epoch.isdigit()), default=0)
+    last = max(await epochs_there(store, config_keys(store, facts)), default=0)
     return EventFacts(
         facts.event,
         tuple(dataclasses.replace(known, epoch=max(known.epoch, last)) for known in facts.halls),

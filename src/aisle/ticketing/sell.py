@@ -41,8 +41,13 @@ class TicketSeller:
             await store.unsell(connection, partial)
         return whole
 
-    async def sell_free(self, connection: asyncpg.Connection, owned: Owned) -> bool:
-        """AVAILABLE -> RESERVED -> SOLD in one go, for late money; false, and nothing changed, if one is not free."""
+    async def sell_free(self, connection: asyncpg.Connection, owned: Owned, *, epoch: int) -> bool:
+        """AVAILABLE -> RESERVED -> SOLD in one go, for late money; false, and nothing changed, if one is not free.
+
+        Nor if the store that gave the seats away has been rebuilt since: `epoch` is the one they were claimed in.
+        """
+        if await store.epochs_of(connection, [owned.event]) != {owned.event: epoch}:
+            return False
         [seats] = (await self._seats(connection, [owned])).values()
         await store.lock(connection, seats)
         counts = await store.reserve(connection, seats)

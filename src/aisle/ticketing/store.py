@@ -264,8 +264,34 @@ async def places_of(connection: asyncpg.Connection, events: Sequence[int]) -> di
 
 
 async def epochs_of(connection: asyncpg.Connection, events: Sequence[int]) -> dict[int, int]:
-    rows = await connection.fetch("select id, epoch from ticketing.events where id = any($1::bigint[])", list(events))
+    """The epoch of each event, which stays what it is until the caller's transaction has ended.
+
+    So a rebuild finds what was sent in the old epoch among its facts, and what comes later is sent in the new one.
+    """
+    rows = await connection.fetch(
+        "select id, epoch from ticketing.events where id = any($1::bigint[]) order by id for share", list(events)
+    )
     return {row["id"]: row["epoch"] for row in rows}
+
+
+async def stop_event(connection: asyncpg.Connection, event_id: int) -> None:
+    """Until the caller's transaction has ended, nobody can send word of this event's tickets to the store."""
+    await connection.execute("select 1 from ticketing.events where id = $1 for no key update", event_id)
+
+
+async def begin_epoch(connection: asyncpg.Connection, event_id: int, epoch: int) -> None:
+    await connection.execute("update ticketing.events set epoch = $2 where id = $1", event_id, epoch)
+
+
+async def taken_by(connection: asyncpg.Connection, event_id: int, bookings: Sequence[UUID]) -> list[asyncpg.Record]:
+    """The tickets of these bookings, locked. Reads the whole event: for what happens after a rebuild only."""
+    rows: list[asyncpg.Record] = await connection.fetch(
+        """select booking, place, seat, state, price from ticketing.tickets
+           where event_id = $1 and booking = any($2::uuid[]) order by place, seat for update""",
+        event_id,
+        list(bookings),
+    )
+    return rows
 
 
 async def event_of(connection: asyncpg.Connection, event_id: int) -> Event | None:

@@ -3,10 +3,13 @@
 -- KEYS  1 seats_bf  2 section_config  3 section_stats  4 row_avail  5 seat_meta  6 holds  7 locks:exp
 -- ARGV  1 epoch  2 rows  3 seats per row  4 price  5 limit  6 map: 3 where a seat is blocked, else 0
 --       7 walls: 3 where a seat is accessible, or empty
--- Returns  1 created now   0 it exists with exactly this configuration: repeating is safe   -1 it exists with another one
+-- Returns  1 created now   0 it exists with exactly this configuration, or was rebuilt since: repeating is safe
+--         -1 it exists with another one
 local wanted = {ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[7]}
 local found = redis.call('HMGET', KEYS[2], 'epoch', 'rows', 'seats_per_row', 'price', 'limit', 'accessible', 'priced')
 if found[1] then
+  -- Whoever rebuilt it knew better than a message that opened it before.
+  if tonumber(found[1]) > tonumber(ARGV[1]) then return 0 end
   -- A price that was changed since is newer than the one it was opened with.
   if found[7] then wanted[4] = found[4] end
   for i, value in ipairs(wanted) do

@@ -2,11 +2,14 @@
 --
 -- KEYS  1 pool  2 pool_holds  3 locks:exp
 -- ARGV  1 epoch  2 capacity  3 price  4 limit: places one claim may take  5 one_per_buyer 0|1
--- Returns  1 created now   0 it exists with exactly this configuration: repeating is safe   -1 it exists with another one
+-- Returns  1 created now   0 it exists with exactly this configuration, or was rebuilt since: repeating is safe
+--         -1 it exists with another one
 --
 -- Looking and creating are one step, so that a late opener never overwrites what was sold meanwhile.
 local found = redis.call('HMGET', KEYS[1], 'epoch', 'capacity', 'price', 'limit', 'one_per_buyer', 'priced')
 if found[1] then
+  -- Whoever rebuilt it knew better than a message that opened it before.
+  if tonumber(found[1]) > tonumber(ARGV[1]) then return 0 end
   for i = 1, 5 do
     -- A price that was changed since is newer than the one it was opened with.
     if found[i] ~= ARGV[i] and not (i == 3 and found[6]) then return -1 end
