@@ -4,6 +4,7 @@ Called by `cli` alone. Each name is one function; what it measures lives in `ais
 """
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from aisle.errors import StartupError
@@ -55,6 +56,19 @@ def mount_bench(verbs: "argparse._SubParsersAction[Any]") -> None:
     seat_map.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     seat_map.add_argument("--quick", action="store_true", help="a glance: shows that it works, measures nothing")
     seat_map.set_defaults(verb=_map)
+
+    capacity = names.add_parser("capacity", help="a simulation: how soon would a topology sell out, by measured costs")
+    capacity.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    capacity.add_argument("--costs", metavar="RESULT.json", help="measured unit costs; the newest in bench/results")
+    capacity.add_argument("--seats", type=int, metavar="N", help="one topology of yours, with the numbers below")
+    for role in ("api", "reservation", "ticketing", "booking"):
+        capacity.add_argument(f"--{role}", type=int, default=1, metavar="N", help=f"processes of the role {role} (1)")
+    capacity.add_argument("--brokers", type=int, default=1, metavar="N", help="hosts of the log (1)")
+    capacity.add_argument("--stores", type=int, default=1, metavar="N", help="nodes of the store (1)")
+    capacity.add_argument("--cores", type=int, default=4, metavar="N", help="of every host (4)")
+    capacity.add_argument("--partitions", type=int, default=10, metavar="N", help="of every topic (10)")
+    capacity.add_argument("--gbit", type=float, default=10, metavar="X", help="of every host's network (10)")
+    capacity.set_defaults(verb=_capacity)
 
 
 def _inventory(arguments: argparse.Namespace) -> int:
@@ -118,4 +132,14 @@ def _map(arguments: argparse.Namespace) -> int:
     from aisle.bench.report import show
 
     show(bench_map(quick=arguments.quick), as_json=arguments.json)
+    return 0
+
+
+def _capacity(arguments: argparse.Namespace) -> int:
+    from aisle.bench.capacity import bench_capacity
+    from aisle.bench.report import show
+    from aisle.bench.topology import topology_of
+
+    wanted = topology_of(vars(arguments)) if arguments.seats is not None else None
+    show(bench_capacity(Path(arguments.costs) if arguments.costs else None, wanted), as_json=arguments.json)
     return 0

@@ -38,6 +38,7 @@ class Result(msgspec.Struct):
     statuses: dict[int, int]
     milliseconds: list[float]
     bodies: list[bytes]
+    cpu_seconds: float = 0
 
 
 class Buyer(asyncio.Protocol):
@@ -90,7 +91,7 @@ class Buyer(asyncio.Protocol):
 
 
 async def run(job: Job) -> Result:
-    started = time.perf_counter()
+    started, spent = time.perf_counter(), time.process_time()
     result, statuses = Result(started, 0, {}, [], []), Counter[int]()
     orders = iter(job.requests)
     loop = asyncio.get_running_loop()
@@ -103,6 +104,7 @@ async def run(job: Job) -> Result:
     watch = asyncio.create_task(_show_progress(job, result))
     await asyncio.gather(*ends)
     result.seconds = time.perf_counter() - started
+    result.cpu_seconds = time.process_time() - spent
     watch.cancel()
     bar(job.label, len(result.milliseconds), len(job.requests))
     result.statuses = dict(statuses)

@@ -105,6 +105,7 @@ async def _rush(
         "bookings_per_s": round(bookings / seconds, 1),
         "cpu_us_per_booking": round(sum(spent.values()) / bookings * 1e6, 1),
         "cpu_us_by_process": {name: round(s / bookings * 1e6, 1) for name, s in spent.items()},
+        "cpu_us_of_buyers": round(answers.cpu_seconds / bookings * 1e6, 1),
         "p50_ms": round(percentile(answers.milliseconds, 50), 2),
         "p99_ms": round(percentile(answers.milliseconds, 99), 2),
         "pending_p50_ms": round(percentile(pending, 50), 2) if pending else None,
