@@ -33,9 +33,9 @@ chaos: .venv/development  ## fault tests, the random ones for MINUTES (10) from 
 	CHAOS_SEED=$(SEED) CHAOS_MINUTES=$(or $(MINUTES),10) $(PYTEST) \
 		-o faulthandler_timeout=0 tests/chaos tests/penstock/test_kills.py tests/penstock/test_transactions_crash.py
 
-simulate: .venv/development  ## simulated histories: HISTORIES (1000) from SEED (0) on; SEED alone tells one in full
-	@.venv/bin/python -m tests.simulation --seed $(or $(SEED),0) $(if $(OUT),--out $(OUT)) \
-		$(if $(HISTORIES),--histories $(HISTORIES),$(if $(SEED),,--histories 1000))
+simulate: .venv/development  ## HISTORIES from SEED (0) on in PROCESSES (2), kept in INTO; SEED alone tells one in full
+	@.venv/bin/python -m tests.simulation --seed $(or $(SEED),0) $(if $(HISTORIES)$(if $(SEED),,1), \
+		--histories $(or $(HISTORIES),1000) --processes $(or $(PROCESSES),2) --into $(or $(INTO),bench/results/simulation.json))
 
 screenshots: .venv/development  ## take the pictures of the pages anew, from a system it starts (needs Chromium)
 	@tests/install-programs.sh

@@ -1,7 +1,8 @@
 """The transaction scripts on a real store: what comes late, twice, or from a coordinator that lost its slot."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any, cast
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -10,7 +11,7 @@ import respline
 from penstock import topic_config
 from penstock.metrics import Metrics
 from penstock.store.keys import Keys, PartitionKeys
-from penstock.store.log import Append, Log, Read
+from penstock.store.log import LOAD_ATTEMPTS, Append, Log, Read
 from penstock.store.offsets import Offset, Position
 from penstock.store.scripts import Call, Scripts
 from penstock.store.topics import Topic, id_text
@@ -225,6 +226,30 @@ async def test_an_abort_that_another_broker_wrote_is_not_missed(bench) -> None:
         [view] = await log.views([(topic, 0)])
         assert (view.lso, view.aborts) == (3, True)
         assert await log.aborted([Read(topic, 0, 0, 1000, 3)]) == [[(PID, 0)]]
+
+
+async def test_what_was_outdated_at_every_attempt_is_not_remembered(bench) -> None:
+    """Another broker appends while each reply is on its way, and then falls silent."""
+    async with bench() as b:
+        topic = Topic(PLACE.topic, TOPIC_ID, 1, {}, "{}", topic_config.settings({}))
+        await b.transactions.enrol(opened(1), [PLACE], NOW)
+        appended = 0
+
+        class Crossed:
+            async def call_many(self, calls: Sequence[tuple[str, ...]]) -> list[Any]:
+                nonlocal appended
+                replies = await b.store.call_many(calls)
+                if appended < LOAD_ATTEMPTS:
+                    await b.append(0, appended)
+                    appended += 1
+                    log.touched(topic, 0)
+                return replies
+
+        log = Log(cast("Any", Crossed()), b.scripts, b.keys, Waiters(), Metrics(), 1)
+        [view] = await log.views([(topic, 0)])
+        assert (appended, view.leo) == (LOAD_ATTEMPTS, LOAD_ATTEMPTS - 1), "as the last attempt saw it"
+        [view] = await log.views([(topic, 0)])
+        assert view.leo == LOAD_ATTEMPTS
 
 
 def test_a_transaction_grows_only_by_what_is_new() -> None:

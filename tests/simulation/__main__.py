@@ -1,6 +1,7 @@
 """`python -m tests.simulation`: many histories from a seed on, or one of them told in full.
 
 --histories 1000 --seed 7      a thousand, beginning with seed 7; the figures as one JSON object
+  ... --into FILE              with many processes, added to what the file has; what it has is not run again
 --seed 7                       this one, moment by moment, and which kinds of trouble its violation needs
 --defect NAME                  with a defect put in on purpose (see defects.py)
 """
@@ -17,6 +18,7 @@ from typing import Any
 from aisle.bench.report import circumstances
 from tests.simulation.defects import DEFECTS
 from tests.simulation.history import TROUBLES, Ended, History
+from tests.simulation.runs import run_into
 
 SHOWN_MAX = 20
 
@@ -28,18 +30,20 @@ def main() -> int:
     parser.add_argument("--defect", choices=sorted(DEFECTS), default="", help="put this defect in")
     parser.add_argument("--each-defect", action="store_true", help="put each defect in, and say which seed found it")
     parser.add_argument("--until-violation", action="store_true", help="stop at the first violation")
-    parser.add_argument("--out", type=Path, help="also write the figures to this file")
+    parser.add_argument("--into", type=Path, help="add the figures to this file, portion by portion")
+    parser.add_argument("--processes", type=int, default=1, help="with --into: how many at a time")
     arguments = parser.parse_args()
     if arguments.each_defect:
         sys.stdout.write(json.dumps({name: found_after(name) for name in DEFECTS}, indent=1) + "\n")
         return 0
     if not arguments.histories:
         return tell(arguments.seed, arguments.defect)
-    figures = simulate(arguments.seed, arguments.histories, arguments.defect, stop=arguments.until_violation)
-    text = json.dumps(figures, indent=1)
-    if arguments.out:
-        arguments.out.write_text(text + "\n")
-    sys.stdout.write(text + "\n")
+    if arguments.into:
+        wanted = arguments.seed, arguments.histories, arguments.processes
+        figures = run_into(arguments.into, simulate, *wanted)
+    else:
+        figures = simulate(arguments.seed, arguments.histories, arguments.defect, stop=arguments.until_violation)
+    sys.stdout.write(json.dumps(figures, indent=1) + "\n")
     return 1 if figures["violations"] else 0
 
 

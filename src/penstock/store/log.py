@@ -132,6 +132,9 @@ class Log:
         for topic, partition in partitions:
             view = self._views.get((topic.id, partition))
             found.append(view if view else failed.get((topic.id, partition), ErrorCode.unknown_topic_or_partition))
+        for topic, partition in missing:
+            # Others wrote during every attempt. What was seen is true for this answer, and not worth keeping.
+            self._drop_view((topic.id, partition))
         return found
 
     async def read(self, reads: Sequence[Read]) -> list[list[bytes]]:
