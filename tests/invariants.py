@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from aisle.booking.store import counts_of
+from aisle.booking.order_store import counts_of
 from aisle.messages import Part, decode
 from aisle.reservation.facts import ClaimFact, EventFacts, HallFacts
 from aisle.reservation.inventory import Hall

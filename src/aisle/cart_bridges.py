@@ -17,8 +17,8 @@ from aisle.booking.cart import Taking
 from aisle.booking.carts import Carts
 from aisle.booking.checkout import UNDECIDED, Checkout, Conversion, Parts, Reserved
 from aisle.booking.hold import Holder, Seated, SeatHolds, Wanted
+from aisle.booking.order_store import Placing
 from aisle.booking.place import FindSale
-from aisle.booking.store import Placing
 from aisle.messages import POOL, Part
 from aisle.reservation.claims import Claim, Code, Kind
 from aisle.reservation.conversion import Converter

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import asyncpg
 
-from aisle.booking import store as bookings
+from aisle.booking import order_store
 from aisle.booking.late_money import LateMoney, Number, SellFree
 from aisle.booking.pay import Payer, Till
 from aisle.booking.payment_api import MoneyDesk, Owner
@@ -137,7 +137,7 @@ def _owned(row: asyncpg.Record, parts: Sequence[Part] | None = None) -> Owned:
         event=row["event_id"],
         booking=row["id"],
         buyer=row["buyer"],
-        parts=bookings.parts_of(row["parts"]) if parts is None else tuple(parts),
+        parts=order_store.parts_of(row["parts"]) if parts is None else tuple(parts),
         lane=row["lane"],
         partition=row["partition"],
     )

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
+from aisle.booking import order_store
 from aisle.booking import store as booking_store
 from aisle.booking.booking import Request, State
 from aisle.booking.worker import BookingWorker
@@ -61,15 +62,15 @@ class Stage:
 
     async def place(self, *requests: Request) -> list[UUID]:
         placings = [
-            booking_store.Placing(uuid4(), self.event.id, self.event.lane, uuid4(), request, "k", b"h", 10)
+            order_store.Placing(uuid4(), self.event.id, self.event.lane, uuid4(), request, "k", b"h", 10)
             for request in requests
         ]
         async with self.database.acquire() as connection:
-            await booking_store.place(connection, placings, now=NOW)
+            await order_store.place(connection, placings, now=NOW)
         await self.writer.publish([self.message(placing) for placing in placings])
         return [placing.id for placing in placings]
 
-    def message(self, placing: booking_store.Placing) -> TicketReserveRequested:
+    def message(self, placing: order_store.Placing) -> TicketReserveRequested:
         request = placing.request
         return TicketReserveRequested(
             id=str(placing.id), lane=self.event.lane, event=self.event.id, section=request.section or "A", partition=0,
@@ -212,9 +213,9 @@ async def test_a_seat_that_the_store_gave_away_but_postgresql_does_not_have_is_n
 async def test_the_same_request_twice_is_one_booking(config, metrics, bootstrap):
     async with stage(config, metrics, bootstrap) as hall:
         request = Request(quantity=2, section="A", subsection=2)
-        placing = booking_store.Placing(uuid4(), hall.event.id, hall.event.lane, uuid4(), request, "k", b"h", 10)
+        placing = order_store.Placing(uuid4(), hall.event.id, hall.event.lane, uuid4(), request, "k", b"h", 10)
         async with hall.database.acquire() as connection:
-            await booking_store.place(connection, [placing], now=NOW)
+            await order_store.place(connection, [placing], now=NOW)
         await hall.writer.publish([hall.message(placing)] * 5)
         await hall.settled([placing.id])
         await hall.wait_for_tickets(2 + 1)

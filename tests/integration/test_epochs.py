@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
+from aisle.booking import order_store
 from aisle.booking import store as bookings
 from aisle.booking.booking import Request, State
 from aisle.booking.store import ended_bookings, paid_bookings
@@ -50,9 +51,11 @@ class Sale:
 
     async def claim(self, seats: tuple[int, ...], *, epoch: int) -> SeatsReserved:
         """A booking that has its seats in the store, and the word of it that the tickets have not heard."""
-        placing = bookings.Placing(uuid4(), self.event, "shared", uuid4(), Request(quantity=2), str(uuid4()), b"h", 10)
+        placing = order_store.Placing(
+            uuid4(), self.event, "shared", uuid4(), Request(quantity=2), str(uuid4()), b"h", 10
+        )
         async with self.database.acquire() as connection:
-            await bookings.place(connection, [placing], now=NOW)
+            await order_store.place(connection, [placing], now=NOW)
         claim = Claim(id=str(placing.id), owner=str(placing.buyer), seats=seats)
         [outcome] = await self.inventory.claim(self.place, [claim], epoch=epoch)
         assert outcome.ok

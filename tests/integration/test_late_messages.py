@@ -14,9 +14,11 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
+from aisle.booking import order_store
 from aisle.booking import store as booking_store
 from aisle.booking.booking import Request, State
-from aisle.booking.store import Placing, ended_bookings
+from aisle.booking.order_store import Placing
+from aisle.booking.store import ended_bookings
 from aisle.messages import BookingExpired, Part, SeatsReleased, SeatsReserved, TicketsRefused
 from aisle.ticketing import store as ticket_store
 from aisle.ticketing.event import plan_hall
@@ -51,7 +53,7 @@ async def cancelled(database_url: str) -> AsyncIterator[Case]:
                 connection, uuid4(), describe(), plan_hall(describe()), own_lane_from_seats=5000, now=NOW
             )
             placing = Placing(uuid4(), event.id, "shared", uuid4(), Request(quantity=2), "key", b"hash", 10)
-            await booking_store.place(connection, [placing], now=NOW)
+            await order_store.place(connection, [placing], now=NOW)
             await booking_store.to_pending_payment(connection, [(placing.id, PARTS)], deadline=NOW)
             await booking_store.end(connection, [(placing.id, "cancelled")], State.CANCELLED, now=NOW)
         yield Case(database, event, placing.id, placing.buyer)

@@ -10,6 +10,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from aisle.booking import order_store
 from aisle.booking import store as booking_store
 from aisle.booking.booking import Request, State
 from aisle.config import Config
@@ -215,10 +216,10 @@ async def test_a_batch_larger_than_a_notification_is_heard_whole(settings, addre
     ids = [UUID(int=buyer.int ^ n) for n in range(1, 251)]
     try:
         for id in ids:
-            placing = booking_store.Placing(
+            placing = order_store.Placing(
                 id, event, "no-such-lane", buyer, Request(quantity=1), str(id), b"h", seats_max=1000
             )
-            assert (await booking_store.place(database, [placing], now=now))[0].new
+            assert (await order_store.place(database, [placing], now=now))[0].new
         async with watching(address, ana) as browser:
             await browser.until("snapshot")
             async with database.transaction():

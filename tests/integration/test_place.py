@@ -10,9 +10,10 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
-from aisle.booking import store
+from aisle.booking import order_store
 from aisle.booking.booking import Request, State
-from aisle.booking.store import Placed, Placing, bookings_of, place
+from aisle.booking.order_store import Placed, Placing, place
+from aisle.booking.store import bookings_of
 from tests.patience import PATIENCE_SECONDS
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -163,7 +164,9 @@ async def test_with_it_one_of_them_is_written_and_nothing_of_the_others(database
 async def test_a_limit_that_is_not_compared_while_the_row_is_held_is_passed(database_url, monkeypatch):
     event, buyer = next(_events), uuid4()
     owner = await asyncpg.connect(database_url)
-    monkeypatch.setattr(store, "PLACE", store.PLACE.replace("where p.seats + excluded.seats <= excluded.seats_max", ""))
+    monkeypatch.setattr(
+        order_store, "PLACE", order_store.PLACE.replace("where p.seats + excluded.seats <= excluded.seats_max", "")
+    )
     rule = await owner.fetchval("select pg_get_constraintdef(oid) from pg_constraint where conname = 'purchases_check'")
     await owner.execute("alter table booking.purchases drop constraint purchases_check")
     try:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import asyncpg
 
-from aisle.booking import store
+from aisle.booking import order_store
 from aisle.booking.booking import Request
 from aisle.booking.place import Order, Placer, Sale
 from aisle.log import open_writer
@@ -66,13 +66,13 @@ async def test_seats_that_stop_counting_are_locked_in_the_order_in_which_booking
         insert = "insert into booking.purchases select 900_078, b, 5, 10 from unnest($1::uuid[]) b"
         await database.execute(insert, buyers[::-1])
         await database.execute("analyze booking.purchases")
-        counts = [store.Count(900_078, buyer, "", 1) for buyer in buyers[::-1]]
+        counts = [order_store.Count(900_078, buyer, "", 1) for buyer in buyers[::-1]]
         async with database.acquire() as holder, database.acquire() as connection:
             async with holder.transaction():
                 await holder.execute(
                     "select 1 from booking.purchases where event_id = 900_078 and buyer = $1 for update", FIRST
                 )
-                going = asyncio.create_task(store.uncount(connection, counts))
+                going = asyncio.create_task(order_store.uncount(connection, counts))
                 await somebody_waits(database)
                 free = await database.fetch(
                     "select buyer from booking.purchases where event_id = 900_078 for update skip locked"

@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
-from aisle.booking import store as bookings
+from aisle.booking import order_store
 from aisle.booking.booking import Request
 from aisle.epochs import rebuild_event
 from aisle.reservation.claims import Claim
@@ -34,8 +34,8 @@ async def sell_some(database: asyncpg.Pool, inventory: Inventory) -> tuple[int, 
         await inventory.switch([place], epoch=1, on_sale=True)
         made = []
         for _ in range(2):
-            placing = bookings.Placing(uuid4(), event.id, "shared", uuid4(), Request(quantity=2), "key", b"h", 10)
-            await bookings.place(connection, [placing], now=NOW)
+            placing = order_store.Placing(uuid4(), event.id, "shared", uuid4(), Request(quantity=2), "key", b"h", 10)
+            await order_store.place(connection, [placing], now=NOW)
             claim = Claim(id=str(placing.id), owner=str(placing.buyer), size=2)
             [outcome] = await inventory.claim(place, [claim], epoch=1)
             seats = [tickets.SeatRef(event.id, 0, seat, placing.id, outcome.price) for seat in outcome.seats]

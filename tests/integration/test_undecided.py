@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from aisle.booking import store as bookings
+from aisle.booking import order_store
 from aisle.booking.booking import Request
 from aisle.booking.place import reserve_message
 from aisle.bridges import watch_gate_for_ever
@@ -63,7 +63,7 @@ def test_bookings_wait_for_the_verification_while_seats_still_come_back(stage, s
 
 def placing_of(event, epoch):
     partition_and_epoch = {"partition": 0, "epoch": epoch}
-    return bookings.Placing(
+    return order_store.Placing(
         uuid4(), event, "shared", uuid4(), Request(quantity=2), "key", b"h" * 16, 10, **partition_and_epoch
     )
 
@@ -71,7 +71,7 @@ def placing_of(event, epoch):
 def place(stage, placing, *, placed_at):
     async def write(database, _):
         async with database.acquire() as connection:
-            await bookings.place(connection, [placing], now=placed_at)
+            await order_store.place(connection, [placing], now=placed_at)
 
     stage.look(write)
 

@@ -14,13 +14,15 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
+from aisle.booking import order_store
 from aisle.booking import store as booking_store
 from aisle.booking.booking import Request, State
 from aisle.booking.expire import expire_overdue
 from aisle.booking.late_money import LateMoney
+from aisle.booking.order_store import Placing
 from aisle.booking.pay import Payer
 from aisle.booking.resolve import Resolver
-from aisle.booking.store import Placing, ended_bookings, paid_bookings
+from aisle.booking.store import ended_bookings, paid_bookings
 from aisle.booking.worker import BookingWorker
 from aisle.bridges import sales_from
 from aisle.config import Config
@@ -92,7 +94,7 @@ class Counter:
         parts = (Part(section, number, tuple(seats), outcome.price),)
         placing = Placing(id, self.event.id, "shared", buyer, Request(quantity=len(seats)), id.hex, b"h", 10)
         async with self.database.acquire() as connection:
-            await booking_store.place(connection, [placing], now=self.clock())
+            await order_store.place(connection, [placing], now=self.clock())
             await booking_store.to_pending_payment(connection, [(id, parts)], deadline=self.clock() + WINDOW)
         reserved = SeatsReserved(
             id=f"{id}.reserved", lane="shared", event=self.event.id, section=section, partition=0, epoch=1,

@@ -10,10 +10,11 @@ from uuid import UUID, uuid4
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
+from aisle.booking import order_store
 from aisle.booking import store as booking_store
 from aisle.booking.booking import Request, State
+from aisle.booking.order_store import Placing
 from aisle.booking.refund import refund
-from aisle.booking.store import Placing
 from aisle.messages import Part, SeatsReserved
 from aisle.reservation.claims import Claim
 from aisle.reservation.keys import Place
@@ -46,7 +47,7 @@ async def bought(at: Counter, prices: list[int]) -> UUID:
     parts = tuple(Part("A", 1, tuple(of), price) for price, of in sorted(by_price.items()))
     placing = Placing(id, at.event.id, "shared", buyer, Request(quantity=len(seats)), id.hex, b"h", SEATS)
     async with at.database.acquire() as connection:
-        await booking_store.place(connection, [placing], now=at.clock())
+        await order_store.place(connection, [placing], now=at.clock())
         await booking_store.to_pending_payment(connection, [(id, parts)], deadline=at.clock() + WINDOW)
     reserved = SeatsReserved(
         id=f"{id}.reserved", lane="shared", event=at.event.id, section="A", partition=0, epoch=1,

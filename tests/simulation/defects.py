@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from aisle.booking import cart, expire, hold, store
+from aisle.booking import cart, expire, hold, order_store, store
 from aisle.booking.booking import State
 from aisle.messages import POOL
 from aisle.reservation import conversion
@@ -116,7 +116,7 @@ def _unlocks_before_the_commit(original: Any) -> Any:
     async def cancel_rows(connection: Any, ids: Any, why: str, sources: Any, *, now: Any) -> int:
         process = process_of.get()
         for row in (await store.lock(connection, ids)).values():
-            for part in store.parts_of(row["parts"]):
+            for part in order_store.parts_of(row["parts"]):
                 if not part.in_pool:
                     back = Settlement(Verb.RELEASE, str(row["id"]), str(row["buyer"]), why)
                     place = Place(row["event_id"], part.section, part.subsection)

@@ -14,7 +14,7 @@ import structlog
 
 import aisle.ids
 from aisle.booking.booking import MOVES, State
-from aisle.booking.store import parts_of
+from aisle.booking.order_store import parts_of
 from aisle.bridges import verify_and_admit
 from aisle.crash_points import BOOKING_POINTS, CART_POINTS, PAYMENT_POINTS, crash_point
 from aisle.epochs import rebuild_event

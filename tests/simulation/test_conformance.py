@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
+from aisle.booking import order_store
 from aisle.booking import store as bookings
 from aisle.booking.booking import Request, State
 from aisle.booking.expire import expire_overdue, give_up_unanswered
@@ -60,9 +61,9 @@ async def act(chance: random.Random, pool: Any, event: int, ids: list[UUID], buy
                 key = f"key-{chance.randrange(4)}"
                 new = chance.choice(ids)
                 request = Request(quantity=chance.randint(1, 3))
-                placing = bookings.Placing(new, event, "shared", buyer, request, key, key.encode(), 4)
+                placing = order_store.Placing(new, event, "shared", buyer, request, key, key.encode(), 4)
                 known = await bookings.bookings_of(connection, [new])
-                return "there" if known else await bookings.place(connection, [placing], now=now)
+                return "there" if known else await order_store.place(connection, [placing], now=now)
             case 3:
                 return await bookings.to_pending_payment(connection, [(id, (part,))], deadline=now)
             case 4:
@@ -77,7 +78,7 @@ async def act(chance: random.Random, pool: Any, event: int, ids: list[UUID], buy
             case 7:
                 return await bookings.ended_bookings(connection, ids), await bookings.paid_bookings(connection, ids)
             case 8:
-                stale = await bookings.stale_placings(connection, not_asked_since=now, limit=2, now=now)
+                stale = await order_store.stale_placings(connection, not_asked_since=now, limit=2, now=now)
                 return sorted(placing.id for placing in stale)
             case 9:
                 return await tickets.reserve(connection, seats)

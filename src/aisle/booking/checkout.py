@@ -21,7 +21,7 @@ from uuid import UUID
 import asyncpg
 
 from aisle.booking import cart as rules
-from aisle.booking import store
+from aisle.booking import order_store, store
 from aisle.booking.booking import Booking, Request, State
 from aisle.booking.cart import Cart
 from aisle.booking.carts import Carts
@@ -49,10 +49,10 @@ class Conversion:
     """What this slice asks of the other two to finish a checkout. Each is safe to repeat."""
 
     # Holds into a booking's claim, all or none; the code says why not, UNDECIDED that it cannot be said yet.
-    convert: Callable[[store.Placing], Awaitable[str]]
+    convert: Callable[[order_store.Placing], Awaitable[str]]
     # Inside the caller's transaction; what each booking asks for, and how many of it is RESERVED for it now.
-    reserve_tickets: Callable[[asyncpg.Connection, Sequence[store.Placing]], Awaitable[Reserved]]
-    release_tickets: Callable[[asyncpg.Connection, Sequence[tuple[store.Placing, Parts]]], Awaitable[object]]
+    reserve_tickets: Callable[[asyncpg.Connection, Sequence[order_store.Placing]], Awaitable[Reserved]]
+    release_tickets: Callable[[asyncpg.Connection, Sequence[tuple[order_store.Placing, Parts]]], Awaitable[object]]
 
 
 class Checkout:
@@ -74,14 +74,14 @@ class Checkout:
         self._relay = relay
         self._payment = payment
         self._clock = clock
-        self._placing: GroupCommit[store.Placing, store.Placed] = GroupCommit(
+        self._placing: GroupCommit[order_store.Placing, order_store.Placed] = GroupCommit(
             self._place,
             apart=lambda placing: placing.buyer,
             batch_max=CHECKOUT_BATCH_MAX,
             queue_max=CHECKOUT_QUEUE_MAX,
             lanes=2,
         )
-        self._reserving: GroupCommit[store.Placing, Booking] = GroupCommit(
+        self._reserving: GroupCommit[order_store.Placing, Booking] = GroupCommit(
             self._reserve,
             apart=lambda placing: placing.id,
             batch_max=CHECKOUT_BATCH_MAX,
@@ -129,11 +129,11 @@ class Checkout:
         if cart is not None and cart.booking_key == key:
             return True
         async with self._database.acquire() as connection:
-            return await store.placing_of_key(connection, buyer, key) is not None
+            return await order_store.placing_of_key(connection, buyer, key) is not None
 
-    async def _earlier(self, buyer: UUID, key: str, request_hash: bytes) -> store.Placing | None:
+    async def _earlier(self, buyer: UUID, key: str, request_hash: bytes) -> order_store.Placing | None:
         async with self._database.acquire() as connection:
-            earlier = await store.placing_of_key(connection, buyer, key)
+            earlier = await order_store.placing_of_key(connection, buyer, key)
         if earlier is not None and earlier.request_hash != request_hash:
             raise Problem(422, "key_reused", "this Idempotency-Key was used for another request")
         return earlier
@@ -164,7 +164,7 @@ class Checkout:
             raise Problem(409, "checked_out", "another request checks this cart out", more={"booking": claimed.booking})
         return claimed, now_ms
 
-    async def _finish(self, placing: store.Placing, *, is_new: bool = False) -> Booking:
+    async def _finish(self, placing: order_store.Placing, *, is_new: bool = False) -> Booking:
         """Steps 3 and 4 for a booking that stands; nothing to do for one that is past them."""
         if not is_new:
             booking = await self._booking(placing.id)
@@ -182,16 +182,16 @@ class Checkout:
         await self._fail(placing, code)
         return await self._booking(placing.id)
 
-    async def _closed(self, placing: store.Placing, booking: Booking) -> Booking:
+    async def _closed(self, placing: order_store.Placing, booking: Booking) -> Booking:
         """Step 5, whatever the cart is by now."""
         await self._carts.change(placing.buyer, lambda c, _: rules.close(c, str(placing.id)))
         return _unless_failed(booking)
 
-    async def _place(self, placings: Sequence[store.Placing]) -> list[store.Placed]:
-        write = partial(store.place, placings=placings, now=self._clock())
-        return await in_one_go(self._database, write, lost=store.NOT_PLACED)
+    async def _place(self, placings: Sequence[order_store.Placing]) -> list[order_store.Placed]:
+        write = partial(order_store.place, placings=placings, now=self._clock())
+        return await in_one_go(self._database, write, lost=order_store.NOT_PLACED)
 
-    async def _reserve(self, placings: Sequence[store.Placing]) -> list[Booking]:
+    async def _reserve(self, placings: Sequence[order_store.Placing]) -> list[Booking]:
         async def reserve(connection: asyncpg.Connection) -> list[Booking]:
             async with connection.transaction():
                 await self._reserve_batch(connection, placings)
@@ -200,7 +200,7 @@ class Checkout:
 
         return await in_one_go(self._database, reserve)
 
-    async def _reserve_batch(self, connection: asyncpg.Connection, placings: Sequence[store.Placing]) -> None:
+    async def _reserve_batch(self, connection: asyncpg.Connection, placings: Sequence[order_store.Placing]) -> None:
         """Tickets and booking together. A booking whose tickets are not all free, or that has ended, gets none.
 
         One whose seats were converted before the store was rebuilt stays PROCESSING: the store is asked for it again.
@@ -224,7 +224,7 @@ class Checkout:
             await store.write_outbox(connection, [_give_back(p, given) for p, given in back], now=now)
             self._relay.wake()
 
-    async def _fail(self, placing: store.Placing, code: str) -> None:
+    async def _fail(self, placing: order_store.Placing, code: str) -> None:
         """The store did not convert: the booking ends, and nothing of it is left there."""
         async with self._database.acquire() as connection, connection.transaction():
             await store.end(connection, [(placing.id, code)], State.FAILED, now=self._clock())
@@ -245,9 +245,9 @@ def _unless_failed(booking: Booking) -> Booking:
     return booking
 
 
-def _placing(cart: Cart, sale: Sale, buyer: UUID, key: str, request_hash: bytes) -> store.Placing:
+def _placing(cart: Cart, sale: Sale, buyer: UUID, key: str, request_hash: bytes) -> order_store.Placing:
     held = rules.held_by_place(cart)
-    return store.Placing(
+    return order_store.Placing(
         id=UUID(cart.booking),
         event_id=cart.event,
         lane=sale.lane,
@@ -261,7 +261,7 @@ def _placing(cart: Cart, sale: Sale, buyer: UUID, key: str, request_hash: bytes)
     )
 
 
-def _give_back(placing: store.Placing, parts: Parts) -> BookingExpired:
+def _give_back(placing: order_store.Placing, parts: Parts) -> BookingExpired:
     return BookingExpired(
         id=f"{placing.id}.expired",
         lane=placing.lane,

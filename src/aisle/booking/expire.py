@@ -12,7 +12,7 @@ from uuid import UUID
 import asyncpg
 import structlog
 
-from aisle.booking import store
+from aisle.booking import order_store, store
 from aisle.booking.booking import State
 from aisle.crash_points import crash_point
 from aisle.errors import Problem
@@ -58,7 +58,7 @@ async def give_up_unanswered(database: asyncpg.Pool, *, placed_before: datetime,
     async with database.acquire() as connection, connection.transaction():
         ids = [row["id"] for row in await connection.fetch(UNANSWERED, placed_before, EXPIRE_ROWS_MAX)]
         ended = await store.end(connection, [(id, "timeout") for id in ids], State.FAILED, now=now)
-        held = [(row, store.request_of(row["request"]).held_parts) for row in ended]
+        held = [(row, order_store.request_of(row["request"]).held_parts) for row in ended]
         messages = [_give_back(row, parts, "timeout") for row, parts in held if parts]
         await store.write_outbox(connection, messages, now=now)
         return len(ended)
@@ -110,7 +110,7 @@ async def cancel_rows(
 
 def give_back(row: asyncpg.Record, why: str) -> BookingExpired:
     """What has the tickets of a booking that ended made available, and then its seats in the store."""
-    return _give_back(row, store.parts_of(row["parts"]), why)
+    return _give_back(row, order_store.parts_of(row["parts"]), why)
 
 
 def _give_back(row: asyncpg.Record, parts: tuple[Part, ...], why: str) -> BookingExpired:

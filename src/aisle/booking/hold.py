@@ -16,7 +16,7 @@ import asyncpg
 import msgspec
 
 from aisle.booking import cart as rules
-from aisle.booking import store
+from aisle.booking import order_store, store
 from aisle.booking.booking import Request, State
 from aisle.booking.cart import Cart, Hold, HoldState, Taking, hold_id
 from aisle.booking.carts import TRIES_MAX, CartBusy, Carts
@@ -212,7 +212,7 @@ class Holder:
     async def _check_limit(self, sale: Sale, request: Request, buyer: UUID, seats: int) -> None:
         """A kindness, not the guard: the constraint on purchases decides at checkout."""
         async with self._database.acquire() as connection:
-            bought = await store.count_bought(connection, sale.event, buyer, request.pool or "")
+            bought = await order_store.count_bought(connection, sale.event, buyer, request.pool or "")
         limit = sale.limit_of(request.pool)
         if bought + seats > limit:
             raise Problem(409, "limit", f"one buyer may have {limit} {_of_what(request.pool)} at a time")

@@ -14,7 +14,7 @@ import asyncpg
 import msgspec
 import structlog
 
-from aisle.booking import store
+from aisle.booking import order_store, store
 from aisle.booking.booking import Request, State
 from aisle.booking.pay import Payer, Till
 from aisle.booking.payment_moves import book_as_taken, owe_back
@@ -183,7 +183,7 @@ class LateMoney:
             raise _NotSeated
         if old["reason"] not in STILL_WANTED:
             raise _NotSeated  # other money for the same booking was faster
-        [placed] = await store.place(connection, [_placing(payment, id, parts, sale)], now=now)
+        [placed] = await order_store.place(connection, [_placing(payment, id, parts, sale)], now=now)
         given = await self._number(connection, payment.event_id, id, parts) if placed.new else None
         if given is None:
             raise _NotSeated
@@ -226,9 +226,9 @@ class LateMoney:
         log.info("late_money_returned", payment=str(payment.id), taken=taken)
 
 
-def _placing(payment: Payment, id: UUID, parts: Sequence[Part], sale: Sale) -> store.Placing:
+def _placing(payment: Payment, id: UUID, parts: Sequence[Part], sale: Sale) -> order_store.Placing:
     pool = parts[0].section if parts[0].in_pool else None
-    return store.Placing(
+    return order_store.Placing(
         id=id,
         event_id=payment.event_id,
         lane=sale.lane,

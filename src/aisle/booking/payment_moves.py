@@ -13,7 +13,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
-from aisle.booking import store
+from aisle.booking import order_store, store
 from aisle.booking.booking import State
 from aisle.booking.expire import cancel_rows
 from aisle.errors import Problem
@@ -238,7 +238,7 @@ async def book_as_taken(connection: asyncpg.Connection, payment: Payment, amount
 
 
 def _paid(row: asyncpg.Record) -> BookingPaid:
-    parts = store.parts_of(row["parts"])
+    parts = order_store.parts_of(row["parts"])
     return BookingPaid(
         id=f"{row['id']}.paid",
         lane=row["lane"],
@@ -265,7 +265,7 @@ async def decline(
             await store.move(connection, [current.booking], State.PENDING_PAYMENT)
         elif current.state is PaymentState.AUTHORISED:
             row = rows[current.booking]
-            assert await take_back(connection, row, store.parts_of(row["parts"]), why="payment_failed", now=now)
+            assert await take_back(connection, row, order_store.parts_of(row["parts"]), why="payment_failed", now=now)
             await store.end(connection, [(row["id"], "payment_failed")], State.CANCELLED, now=now)
     return True
 

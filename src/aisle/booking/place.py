@@ -15,7 +15,7 @@ import asyncpg
 import msgspec
 import structlog
 
-from aisle.booking import store
+from aisle.booking import order_store, store
 from aisle.booking.booking import Booking, Request, State
 from aisle.crash_points import crash_point
 from aisle.db import in_one_go
@@ -80,7 +80,7 @@ class Placer:
         self._nothing_for = nothing_for
         self._clock = clock
         self._publishing: set[asyncio.Task[None]] = set()
-        self._commit: GroupCommit[store.Placing, store.Placed] = GroupCommit(
+        self._commit: GroupCommit[order_store.Placing, order_store.Placed] = GroupCommit(
             self._write,
             apart=lambda placing: placing.buyer,
             batch_max=PLACE_BATCH_MAX,
@@ -97,7 +97,7 @@ class Placer:
         if await self._nothing_for(sale.event, order.request) and not await self._repeats.submit(order):
             raise Problem(409, "sold_out", "nothing is left there now; seats that are not paid for come back")
         now = self._clock()
-        placing = store.Placing(
+        placing = order_store.Placing(
             id=new_id(now),
             event_id=sale.event,
             lane=sale.lane,
@@ -130,12 +130,12 @@ class Placer:
         """Whether each was placed before: then its booking answers, whatever is left."""
         asked = [(order.buyer, order.idempotency_key) for order in orders]
         async with self._database.acquire() as connection:
-            known = await store.known_keys(connection, asked)
+            known = await order_store.known_keys(connection, asked)
         return [key in known for key in asked]
 
-    async def _write(self, placings: Sequence[store.Placing]) -> list[store.Placed]:
-        write = partial(store.place, placings=placings, now=self._clock())
-        placed = await in_one_go(self._database, write, lost=store.NOT_PLACED)
+    async def _write(self, placings: Sequence[order_store.Placing]) -> list[order_store.Placed]:
+        write = partial(order_store.place, placings=placings, now=self._clock())
+        placed = await in_one_go(self._database, write, lost=order_store.NOT_PLACED)
         crash_point("after_place_commit")
         new = [reserve_message(p) for p, answer in zip(placings, placed, strict=True) if answer.new]
         if new:
@@ -189,7 +189,7 @@ def partition_of(request: Request, sale: Sale) -> int:
     return sale.partitions[request.section or next(iter(sale.partitions))]
 
 
-def reserve_message(placing: store.Placing) -> TicketReserveRequested:
+def reserve_message(placing: order_store.Placing) -> TicketReserveRequested:
     request = placing.request
     return TicketReserveRequested(
         id=str(placing.id),
@@ -217,14 +217,14 @@ async def ask_again(database: asyncpg.Pool, writer: LogWriter, find_sale: FindSa
     They are asked in the epoch that holds now: the store may have been rebuilt since they were placed.
     """
     async with database.acquire() as connection:
-        stale = await store.stale_placings(connection, not_asked_since=now - STALE, limit=RELAY_ROWS_MAX, now=now)
+        stale = await order_store.stale_placings(connection, not_asked_since=now - STALE, limit=RELAY_ROWS_MAX, now=now)
     epochs = {event: (await find_sale(event)).epoch for event in {placing.event_id for placing in stale}}
     asked = [msgspec.structs.replace(placing, epoch=epochs[placing.event_id]) for placing in stale]
     await writer.publish([reserve_message(placing) for placing in asked])
     return len(stale)
 
 
-def _fresh(placing: store.Placing, now: datetime) -> Booking:
+def _fresh(placing: order_store.Placing, now: datetime) -> Booking:
     return Booking(
         id=placing.id, event_id=placing.event_id, state=State.PROCESSING, quantity=placing.request.quantity, parts=(),
         total=0, reason="", placed_at=now, deadline=None, ended_at=None,

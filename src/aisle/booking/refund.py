@@ -12,7 +12,7 @@ import asyncpg
 import msgspec
 
 from aisle.audit import Deed, note
-from aisle.booking import store
+from aisle.booking import order_store, store
 from aisle.booking.booking import State
 from aisle.booking.pay import Till
 from aisle.booking.payment_moves import owe_back
@@ -48,7 +48,7 @@ async def refund(
             raise Problem(409, "not_refundable", f"a booking that is {row['state']} cannot be refunded")
         payment = await payments.kept_for(connection, booking)
         assert payment is not None, "a booking is PAID by a payment"
-        parts = store.parts_of(row["parts"])
+        parts = order_store.parts_of(row["parts"])
         going = parts if seats is None else _named(parts, seats)
         if not await till.take_back(connection, row, going, why="refunded", now=now):
             raise Problem(409, "already_in", "somebody has entered with a ticket of this booking")
@@ -108,7 +108,7 @@ async def _was_done(
     earlier = await payments.refund_with_key(connection, row["id"], key)
     if earlier is None:
         return False
-    if seats is not None and _seats_of(store.parts_of(earlier[1])) != _seats_of(seats):
+    if seats is not None and _seats_of(order_store.parts_of(earlier[1])) != _seats_of(seats):
         raise Problem(422, "key_reused", "this Idempotency-Key was used for other seats")
     return True
 
