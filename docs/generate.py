@@ -170,6 +170,24 @@ def money_page() -> str:
     return text
 
 
+ELSEWHERE = (
+    ("reservation latency by stage", "`api`: `http_server_request_duration_seconds` of the route; `script`: "
+     "`aisle_store_script_seconds`; `queue` and `total`: `aisle_reservation_decision_seconds`"),
+    ("conflicts", '`aisle_reservation_requests_total{outcome="taken"}`'),
+    ("requests fenced off as stale, or while the store is verified",
+     '`aisle_reservation_requests_total{outcome="undecided"}`'),
+    ("late payments", "`aisle_late_money_total`, by how they ended"),
+    ("refused by a rate limit", '`http_server_request_duration_seconds_count{status="429"}`, by route'),
+    ("failed log-ins", '`http_server_request_duration_seconds_count{route=~"/api/v1/(sessions|tokens)",status="401"}`'),
+    ("webhooks with a bad signature",
+     '`http_server_request_duration_seconds_count{route="/api/v1/payments/webhooks/{provider}",status="400"}`'),
+    ("dead letters by reason", "`aisle_dead_letters_waiting` counts what waits; `aisle dlq list` tells the reasons"),
+    ("messages that came twice", "not counted: a repeat has no effect, and telling one would cost a read"),
+    ("the commit of a build", "`aisle_build_info` has the version; builds of a commit are not told apart"),
+    ("admission queue", "there is no waiting room yet"),
+)  # fmt: skip
+
+
 def metrics_page() -> str:
     rows = [
         f"| `{family.name}{_suffix(family.type)}` | {family.type} | {family.documentation} |"
@@ -180,11 +198,23 @@ def metrics_page() -> str:
         [
             "# Metrics",
             "",
-            "Served at `/metrics`. Generated from `src/aisle/metrics.py`.",
+            "Served at `/metrics` of every process. Generated from `src/aisle/metrics.py` and `state_metrics.py`.",
+            "",
+            "What is counted is counted a batch at a time; what is looked at is looked at every five seconds in the",
+            "background. No request waits for either. Shared state (`aisle_outbox_*`, `aisle_store_*` and the like) is",
+            "shown by every process with the role `booking`: take the maximum, not the sum. Labels never hold an",
+            "id of a booking, a buyer or an address. Rules, with a runbook each: `deploy/prometheus/aisle.rules.yaml`;",
+            "a dashboard: `deploy/grafana/aisle.json`. [How to use them](../how-to/operate.md).",
             "",
             "| name | type | meaning |",
             "|---|---|---|",
             *rows,
+            "",
+            "## Where to find what others have under another name",
+            "",
+            "| what | here |",
+            "|---|---|",
+            *(f"| {what} | {here} |" for what, here in ELSEWHERE),
             "",
         ]
     )

@@ -48,7 +48,7 @@ from aisle.log import LogWriter, open_writer, require_log
 from aisle.metrics import Metrics, watch_event_loop
 from aisle.migrate import pending_migrations
 from aisle.money_bridges import money_desk, open_counter, review_desk
-from aisle.ops_bridges import ops_routers
+from aisle.ops_bridges import ops_routers, watching_for
 from aisle.page_bridges import pages_from, seller_pages_from
 from aisle.privacy.api import PrivacyDesk, privacy_routes
 from aisle.problems import exception_answers
@@ -91,7 +91,7 @@ async def _serve_on(listener: socket.socket, config: Config, roles: Sequence[str
     await _require_schema(database)
     await require_log(config.kafka, config.store_connect_timeout)
     writer = await stack.enter_async_context(open_writer(config.kafka))
-    parts = await _parts(config, database, store, writer)
+    parts = await _parts(config, database, store, writer, metrics)
     desk = await stack.enter_async_context(open_desk(config, database, store))
     sales = sales_desk(parts)
     serves_browsers = not {"api", "live"}.isdisjoint(roles)
@@ -103,11 +103,14 @@ async def _serve_on(listener: socket.socket, config: Config, roles: Sequence[str
         routers += [*_api_routers(parts, desk, stack), *door_routers(parts, desk), sales_routes(sales)]
         routers += [money_routes(money_desk(parts, counter)), review_routes(review_desk(parts, counter))]
         routers += ops_routers(parts, desk)
-    readiness = Readiness({"database": _database_check(database, metrics), "store": store.ping})
+    _show_pool(database, config, metrics)
+    readiness = Readiness({"database": _database_check(database), "store": store.ping})
     app = build_app(config, readiness, metrics, desk, routers)
     times = RequestTimes(metrics)
     server = http_server(envelope(app, times), config, HotRoutes(app, Access(desk).admit), times)
-    await stack.enter_async_context(running_services(parts, roles, counter.resolver if counter else None))
+    watching = watching_for(parts) if "booking" in roles else {}
+    resolver = counter.resolver if counter else None
+    await stack.enter_async_context(running_services(parts, roles, resolver, watching))
     stop_when_told(server, readiness, live)
     loop_watch = asyncio.create_task(watch_event_loop(metrics))
     log.info("serving", roles=list(roles), store=store.server.flavour, store_version=store.server.version)
@@ -142,17 +145,26 @@ def build_app(
     )
 
 
-async def _parts(config: Config, database: asyncpg.Pool, store: Store, writer: LogWriter) -> Parts:
+async def _parts(config: Config, database: asyncpg.Pool, store: Store, writer: LogWriter, metrics: Metrics) -> Parts:
     relays = {service: Relay(service, database, writer) for service in ("booking", "ticketing")}
     gate = await open_gate(database, store)
     inventory, pools = Inventory(store, gate), Pools(store, gate)
-    return Parts(config, database, store, inventory, pools, gate, writer, Catalogue(database, store), relays, _now)
+    catalogue = Catalogue(database, store)
+    return Parts(config, database, store, inventory, pools, gate, writer, catalogue, relays, _now, metrics)
 
 
 def _api_routers(parts: Parts, desk: Desk, stack: AsyncExitStack) -> list[Router]:
     find_sale = sales_from(parts.catalogue)
     left = SeatsLeft(partial(everything_counted, parts.store, parts.pools, parts.catalogue))
-    placer = Placer(parts.database, parts.writer, left.nothing_for, clock=parts.clock)
+    work = parts.metrics.work
+    placer = Placer(
+        parts.database,
+        parts.writer,
+        left.nothing_for,
+        clock=parts.clock,
+        replayed=work.idempotency_replays_total.inc,
+        key_reused=work.idempotency_conflicts_total.inc,
+    )
     stack.push_async_callback(placer.aclose)
     events = EventDesk(
         parts.database,
@@ -187,9 +199,13 @@ def stop_when_told(server: HttpServer, readiness: Readiness, live: Hub | None) -
         loop.add_signal_handler(number, drain)
 
 
-def _database_check(database: asyncpg.Pool, metrics: Metrics) -> Check:
+def _show_pool(database: asyncpg.Pool, config: Config, metrics: Metrics) -> None:
+    metrics.database_pool_in_use.set_function(lambda: database.get_size() - database.get_idle_size())
+    metrics.database_pool_max.set(config.database_pool_size)
+
+
+def _database_check(database: asyncpg.Pool) -> Check:
     async def check() -> None:
-        metrics.database_pool_in_use.set(database.get_size() - database.get_idle_size())
         try:
             await check_database(database, READY_CHECK_SECONDS_MAX)
         except asyncpg.PostgresError as error:

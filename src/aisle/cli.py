@@ -18,6 +18,7 @@ from aisle.cli_audit import mount_audit
 from aisle.cli_bench import mount_bench
 from aisle.cli_demo import mount_demo
 from aisle.cli_dlq import mount_dlq
+from aisle.cli_operate import mount_operate
 from aisle.cli_store import mount_store
 from aisle.collector import collect_seldom
 from aisle.config import Config, read_config
@@ -56,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     mount_store(verbs)
     mount_dlq(verbs)
     mount_audit(verbs)
+    mount_operate(verbs)
     mount_demo(verbs)
     mount_bench(verbs)
     return parser

@@ -149,6 +149,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         int, Meta(description="Events of at least so many seats get topics and workers of their own.", ge=1)
     ] = 5_000
 
+    reconcile_seconds: Annotated[
+        int,
+        Meta(
+            description="How often store and tickets are compared in the background, in s; 0: never.", ge=0, le=86_400
+        ),
+    ] = 300
+
     live_connections_max: Annotated[
         int, Meta(description="Most browsers that one process sends live updates to.", ge=1, le=1_000_000)
     ] = 20_000

@@ -17,6 +17,9 @@ from aisle.limits import POSTGRES_VERSION_MIN, TRANSACTION_PAUSE_SECONDS, TRANSA
 
 Value = TypeVar("Value")
 
+# How many transactions of this process were run again.
+run_again = 0
+
 # A plan that was kept when a table was empty reads all of it when a rush has filled it, and statistics come a minute
 # later: planning anew costs a fraction of a millisecond a batch. What a rush touches is in memory, so looking a row up
 # by its key is not the four reads from a spinning disk that PostgreSQL assumes.
@@ -58,6 +61,7 @@ async def in_one_go(
     lost: tuple[type[asyncpg.PostgresError], ...] = (asyncpg.DeadlockDetectedError,),
 ) -> Value:
     """Run one transaction. One that PostgreSQL gave up to free somebody else is run again: it left nothing."""
+    global run_again  # noqa: PLW0603 - a count, for the metrics
     for tries_left in reversed(range(TRANSACTION_TRIES_MAX)):
         try:
             async with pool.acquire() as connection:
@@ -65,6 +69,7 @@ async def in_one_go(
         except lost:
             if not tries_left:
                 raise
+            run_again += 1
             # The one it stood in the way of goes first, or the two meet again.
             await asyncio.sleep(TRANSACTION_PAUSE_SECONDS)
     raise AssertionError("the last try returns or raises")

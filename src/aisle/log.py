@@ -7,6 +7,7 @@ per batch, never per message. Nothing is flushed one by one.
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -196,6 +197,7 @@ class LogReader:
         )
         self._consumer.subscribe(list(names))
         self._busy = False
+        self._under_way_since_ms = 0
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="log-reader")
 
     async def batch(self, timeout_s: float = 0.5) -> list[Received]:
@@ -203,6 +205,7 @@ class LogReader:
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(self._thread, self._wait_for_some, timeout_s)
         self._busy = len(found) >= BUSY_MESSAGES
+        self._under_way_since_ms = found[0].timestamp()[1] if found else 0
         return [_received(message) for message in found if message.error() is None]
 
     def _wait_for_some(self, timeout_s: float) -> list[Any]:
@@ -221,9 +224,28 @@ class LogReader:
         offsets = [TopicPartition(name, number, offset + 1) for (name, number), offset in last.items()]
         try:
             self._consumer.store_offsets(offsets=offsets)
+            self._under_way_since_ms = 0
         except KafkaException as error:
             # Somebody else owns the partition by now: the messages come again there, and that is safe.
             raise LogUnavailable(f"offsets were not kept: {error}") from None
+
+    async def lag(self) -> tuple[int, float]:
+        """Messages that wait for this reader as far as its client knows, and the age of the oldest under way, in s."""
+        loop = asyncio.get_running_loop()
+        messages = await loop.run_in_executor(self._thread, self._count_waiting)
+        since_ms = self._under_way_since_ms
+        return messages, max(0.0, time.time() - since_ms / 1000) if since_ms > 0 else 0.0
+
+    def _count_waiting(self) -> int:
+        waiting = 0
+        try:
+            for at in self._consumer.position(self._consumer.assignment()):
+                _, high = self._consumer.get_watermark_offsets(at, cached=True)
+                # Before the first message after a start the client does not know where it stands.
+                waiting += max(0, high - at.offset) if at.offset >= 0 else 0
+        except (KafkaException, RuntimeError):
+            return 0  # the reader has just been closed, or its partitions are on their way to somebody else
+        return waiting
 
     async def aclose(self) -> None:
         loop = asyncio.get_running_loop()

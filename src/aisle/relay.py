@@ -36,6 +36,7 @@ class Relay:
         self._writer = writer
         self._interval_s = interval_s
         self._woken = asyncio.Event()
+        self.published = 0
 
     def wake(self) -> None:
         self._woken.set()
@@ -63,4 +64,5 @@ class Relay:
                 await self._writer.publish([decode(row["message"]) for row in rows])
                 crash_point("after_relay")
                 await connection.execute(DELETE[self._service], [row["id"] for row in rows])
+        self.published += len(rows)
         return len(rows)

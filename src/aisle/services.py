@@ -7,12 +7,13 @@ shares partitions among workers, rows are shared by SKIP LOCKED, scripts decide 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import asyncpg
 import structlog
 
+from aisle import db
 from aisle.booking.books import watch_books_for_ever
 from aisle.booking.expire import expire_for_ever, give_up_unanswered
 from aisle.booking.place import ask_again
@@ -21,15 +22,18 @@ from aisle.booking.store import ended_bookings, paid_bookings
 from aisle.booking.worker import BookingWorker
 from aisle.bridges import make_ready_for_ever, report_lapsed, sales_from, watch_gate_for_ever
 from aisle.config import Config
+from aisle.counted import counted_booking, counted_lapses, counted_reservation, counted_ticketing
 from aisle.errors import Problem
 from aisle.limits import (
     ASK_AGAIN_INTERVAL_SECONDS,
     EXPIRE_INTERVAL_SECONDS,
     LANES_INTERVAL_SECONDS,
+    STATE_INTERVAL_SECONDS,
     SWEEP_INTERVAL_SECONDS,
 )
-from aisle.log import LogUnavailable, LogWriter, ensure_lane, open_reader
+from aisle.log import LogReader, LogUnavailable, LogWriter, ensure_lane, open_reader
 from aisle.messages import BOOKING, RESERVATION, SHARED_LANE, TICKETING, group, topics_to
+from aisle.metrics import Metrics
 from aisle.once import forget_old_answers
 from aisle.privacy.retain import forget_for_ever
 from aisle.relay import Relay
@@ -45,6 +49,8 @@ from aisle.ticketing.worker import TicketingWorker
 from aisle.worker import Handle, run_worker
 
 SERVICES = {"booking": BOOKING, "reservation": RESERVATION, "ticketing": TICKETING}
+
+Work = dict[str, Coroutine[None, None, None]]
 
 log = structlog.get_logger()
 
@@ -63,12 +69,17 @@ class Parts:
     catalogue: Catalogue
     relays: dict[str, Relay]
     clock: Callable[[], datetime]
+    metrics: Metrics
+    # The readers of this process by consumer group, for those who ask how far behind they are.
+    readers: dict[str, LogReader] = field(default_factory=dict)
 
 
 @asynccontextmanager
-async def running_services(parts: Parts, roles: Sequence[str], resolver: Resolver | None = None) -> AsyncIterator[None]:
+async def running_services(
+    parts: Parts, roles: Sequence[str], resolver: Resolver | None = None, more: Work | None = None
+) -> AsyncIterator[None]:
     """Everything the roles do in the background, until the block ends. What is cut off is done again by the next."""
-    background = _background(parts, roles)
+    background = {**_background(parts, roles), **(more or {})}
     if "booking" in roles and resolver is not None:
         background["payments"] = resolver.run()
         background["books"] = watch_books_for_ever(resolver.till)
@@ -83,9 +94,10 @@ async def running_services(parts: Parts, roles: Sequence[str], resolver: Resolve
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _background(parts: Parts, roles: Sequence[str]) -> dict[str, Coroutine[None, None, None]]:
-    work: dict[str, Coroutine[None, None, None]] = {}
+def _background(parts: Parts, roles: Sequence[str]) -> Work:
+    work: Work = {}
     services = [role for role in roles if role in SERVICES]
+    work["own-state"] = _show_own_state_for_ever(parts)
     if services:
         work["lanes"] = _serve_lanes(parts, services)
     if "booking" in roles:
@@ -100,21 +112,14 @@ def _background(parts: Parts, roles: Sequence[str]) -> dict[str, Coroutine[None,
         work["make-ready"] = make_ready_for_ever(parts.database, parts.store, parts.catalogue, clock=parts.clock)
     if "reservation" in roles:
         work["gate"] = watch_gate_for_ever(parts.database, parts.store, parts.gate)
-        work["sweeper"] = sweep_for_ever(
-            parts.store, interval_s=SWEEP_INTERVAL_SECONDS, report=report_lapsed(parts.database)
-        )
+        report = counted_lapses(report_lapsed(parts.database), parts.metrics.work)
+        work["sweeper"] = sweep_for_ever(parts.store, interval_s=SWEEP_INTERVAL_SECONDS, report=report)
     return work
 
 
 async def _serve_lanes(parts: Parts, services: Sequence[str]) -> None:
     """A worker for each service on each lane; new lanes are found as events are created."""
-    handlers: dict[str, Handle] = {
-        "booking": BookingWorker(
-            parts.database, payment_seconds=parts.config.payment_seconds, clock=parts.clock
-        ).handle,
-        "reservation": ReservationWorker(parts.store, parts.inventory, parts.pools).handle,
-        "ticketing": TicketingWorker(parts.database, ended=ended_bookings, paid=paid_bookings).handle,
-    }
+    handlers = _handlers(parts)
     async with AsyncExitStack() as stack:
         served: set[str] = set()
         while True:
@@ -131,11 +136,25 @@ async def _serve_lanes(parts: Parts, services: Sequence[str]) -> None:
             await asyncio.sleep(LANES_INTERVAL_SECONDS)
 
 
+def _handlers(parts: Parts) -> dict[str, Handle]:
+    work, seconds = parts.metrics.work, parts.config.payment_seconds
+    booking = BookingWorker(parts.database, payment_seconds=seconds, clock=parts.clock)
+    reservation = ReservationWorker(parts.store, parts.inventory, parts.pools)
+    ticketing = TicketingWorker(parts.database, ended=ended_bookings, paid=paid_bookings)
+    return {
+        "booking": counted_booking(booking.handle, work),
+        "reservation": counted_reservation(reservation.handle, work),
+        "ticketing": counted_ticketing(ticketing, work),
+    }
+
+
 async def _start_worker(stack: AsyncExitStack, parts: Parts, lane: str, service: str, handle: Handle) -> None:
     reader = await stack.enter_async_context(
         open_reader(parts.config.kafka, group(service, lane), topics_to(service, lane))
     )
-    task = asyncio.create_task(run_worker(service, lane, reader, parts.writer, handle), name=f"{service}-{lane}")
+    parts.readers[group(service, lane)] = reader
+    worker = run_worker(service, lane, reader, parts.writer, handle, buried=_count_buried(parts, lane))
+    task = asyncio.create_task(worker, name=f"{service}-{lane}")
     task.add_done_callback(_say_why)
     stack.push_async_callback(_stop, task)
 
@@ -161,6 +180,30 @@ async def _ask_again_for_ever(parts: Parts) -> None:
             await forget_old_answers(parts.database, now=parts.clock())
         except (Problem, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             log.warning("ask_again_waits", reason=str(error))
+
+
+async def _show_own_state_for_ever(parts: Parts) -> None:
+    """What this process knows of itself: how far behind its readers are, what its relays and its pools did."""
+    work, state = parts.metrics.work, parts.metrics.state
+    published = dict.fromkeys(parts.relays, 0)
+    retried = 0
+    state.store_blocking_max.set(parts.config.store_pool_size - 1)
+    while True:
+        for name, reader in list(parts.readers.items()):
+            messages, seconds = await reader.lag()
+            work.consumer_lag_messages.labels(name).set(messages)
+            work.consumer_lag_seconds.labels(name).set(seconds)
+        for service, relay in parts.relays.items():
+            work.outbox_published_total.labels(service).inc(relay.published - published[service])
+            published[service] = relay.published
+        work.database_tx_retries_total.inc(db.run_again - retried)
+        retried = db.run_again
+        state.store_blocking_in_use.set(parts.store.blocking_in_use)
+        await asyncio.sleep(STATE_INTERVAL_SECONDS)
+
+
+def _count_buried(parts: Parts, lane: str) -> Callable[[int], None]:
+    return parts.metrics.work.dead_letters_total.labels(lane).inc
 
 
 async def _stop(task: asyncio.Task[None]) -> None:

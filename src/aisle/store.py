@@ -52,6 +52,7 @@ class Store:
         self._metrics = metrics
         # One connection carries the data; the rest of the pool is for readers that block.
         self._blocking_slots = asyncio.Semaphore(config.store_pool_size - 1)
+        self.blocking_in_use = 0
         self._timers: dict[str, Callable[[float], None]] = {}
         metrics.store_breaker_open.set_function(lambda: self.breaker.state is BreakerState.OPEN)
 
@@ -109,9 +110,11 @@ class Store:
         """A connection of one's own, without a time-out, for reads that wait in the server."""
         async with self._blocking_slots:
             line = await _open_line(self._config, timeout=None)
+            self.blocking_in_use += 1
             try:
                 yield line
             finally:
+                self.blocking_in_use -= 1
                 await line.aclose()
 
     async def _send(self, commands: list[Command]) -> list[Any]:

@@ -30,12 +30,20 @@ POISON = (StoreScriptFailed, asyncpg.PostgresError, ValueError, LookupError, Typ
 log = structlog.get_logger()
 
 
-async def run_worker(name: str, lane: str, reader: LogReader, writer: LogWriter, handle: Handle) -> None:
+async def run_worker(
+    name: str,
+    lane: str,
+    reader: LogReader,
+    writer: LogWriter,
+    handle: Handle,
+    *,
+    buried: Callable[[int], object] = lambda count: None,
+) -> None:
     """For ever. A batch that is cut off by a cancellation is read again by the next owner."""
     while True:
         batch = await reader.batch()
         if batch:
-            await _handle_batch(name, lane, batch, writer, handle)
+            buried(await _handle_batch(name, lane, batch, writer, handle))
             crash_point(f"before_offsets_{name}")
             try:
                 reader.done(batch)
@@ -43,7 +51,8 @@ async def run_worker(name: str, lane: str, reader: LogReader, writer: LogWriter,
                 log.warning("offsets_not_kept", worker=name, lane=lane, reason=str(error))
 
 
-async def _handle_batch(name: str, lane: str, batch: Sequence[Received], writer: LogWriter, handle: Handle) -> None:
+async def _handle_batch(name: str, lane: str, batch: Sequence[Received], writer: LogWriter, handle: Handle) -> int:
+    """Returns how many of them were buried."""
     readable: list[tuple[Received, Message]] = []
     buried: list[tuple[Received, str, str]] = []
     for received in batch:
@@ -55,6 +64,7 @@ async def _handle_batch(name: str, lane: str, batch: Sequence[Received], writer:
     if buried:
         log.error("messages_buried", worker=name, lane=lane, count=len(buried), first_reason=buried[0][2])
         await _patiently(name, lambda: writer.bury(buried))
+    return len(buried)
 
 
 async def _have_effects(

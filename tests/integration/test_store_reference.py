@@ -2,11 +2,13 @@
 
 import asyncio
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
 from aisle.booking.cart import Hold, HoldState, begin
 from aisle.booking.carts import Carts
+from aisle.ops.notes import Reconciled, note
 from aisle.reservation.claims import Claim, Kind
 from aisle.reservation.generation import Gate
 from aisle.reservation.hall import HallChooser
@@ -48,6 +50,7 @@ async def test_every_key_in_the_store_is_on_the_page_and_every_key_on_the_page_i
         assert (await chooser.claim_best(Claim(id="anywhere", owner="gus", size=2), epoch=EPOCH)).code == "ok"
         gate = Gate(hall.store, "an-installation")
         await gate.admit(gate.connected(), fresh=True)
+        await note(hall.store, "reconcile", Reconciled(at=datetime.now(UTC), seconds=0.1, seats=35))
         asked = Hold(id="held", asked="", state=HoldState.TAKING, quantity=1)
         limits = {"event": 1, "hold_ms": 600_000, "hold_ms_max": 1_800_000, "seats_max": 10}
         await Carts(hall.store).change(uuid4(), lambda cart, now_ms: begin(cart, asked, now_ms=now_ms, **limits))

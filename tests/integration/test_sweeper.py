@@ -169,8 +169,10 @@ async def test_what_no_sweeper_gets_to_is_counted(config, metrics):
     async with open_hall(config, metrics, SHAPE) as hall:
         store, place = hall.store, hall.places[0]
         await hold_overdue(hall, "h1", 3)
-        assert await count_overdue(store) == (1, 0)
+        assert await count_overdue(store) == (1, 1, 0, 0)
         seconds, _ = await store.call("TIME")
         deadline = (int(seconds) - LATE_SECONDS - 1) * 1000
         await store.call("ZADD", subsection_keys(store.prefix, place)[-1], deadline, "h1")
-        assert await count_overdue(store) == (1, 1)
+        visited = await count_overdue(store)
+        assert visited[:3] == (1, 1, 1)
+        assert LATE_SECONDS < visited.overdue_oldest_s < LATE_SECONDS + 60

@@ -73,8 +73,16 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 class Placer:
     def __init__(
-        self, database: asyncpg.Pool, writer: LogWriter, nothing_for: NothingFor, *, clock: Callable[[], datetime]
+        self,
+        database: asyncpg.Pool,
+        writer: LogWriter,
+        nothing_for: NothingFor,
+        *,
+        clock: Callable[[], datetime],
+        replayed: Callable[[], object] = lambda: None,
+        key_reused: Callable[[], object] = lambda: None,
     ) -> None:
+        self._replayed, self._key_reused = replayed, key_reused
         self._database = database
         self._writer = writer
         self._nothing_for = nothing_for
@@ -111,12 +119,14 @@ class Placer:
         )
         placed = await self._commit.submit(placing)
         if placed.other_request:
+            self._key_reused()
             raise Problem(422, "key_reused", "this Idempotency-Key was used for another request")
         if placed.over_limit:
             of_what = f"places of {order.request.pool}" if order.request.pool else "seats of this event"
             raise Problem(409, "limit", f"one buyer may have {placing.seats_max} {of_what} at a time")
         if placed.new:
             return _fresh(placing, now)
+        self._replayed()
         async with self._database.acquire() as connection:
             [booking] = await store.bookings_of(connection, [placed.id])
         return booking

@@ -29,8 +29,11 @@ class OpsDesk:
         breaker: Callable[[], str],
         count_dead_letters: Callable[[], Mapping[str, int]],
         clock: Callable[[], datetime],
+        *,
+        dead_letters_fresh_s: float = DEAD_LETTERS_FRESH_SECONDS,
     ) -> None:
         """`count_dead_letters` blocks; it is run beside the loop."""
+        self._dead_letters_fresh_s = dead_letters_fresh_s
         self._database = database
         self._look_at_store = look_at_store
         self._breaker = breaker
@@ -77,7 +80,7 @@ class OpsDesk:
 
     async def _dead_letters(self) -> list[Buried]:
         """Asked less often than the rest: it takes a consumer of its own for every lane that has some."""
-        if time.monotonic() - self._buried_at >= DEAD_LETTERS_FRESH_SECONDS:
+        if time.monotonic() - self._buried_at >= self._dead_letters_fresh_s:
             found = await asyncio.to_thread(self._count_dead_letters)
             self._buried = [Buried(lane, waiting) for lane, waiting in sorted(found.items())]
             self._buried_at = time.monotonic()

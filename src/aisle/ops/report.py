@@ -28,6 +28,13 @@ class StoreView(msgspec.Struct, frozen=True, kw_only=True):
     standing: str
     places_with_holds: int
     overdue_holds: int
+    holds: int = 0
+    overdue_oldest_s: float = 0.0
+    # Changes when a server is started again.
+    generation: int = 0
+    # Why appending to the file is not fine on some server; empty where it is, or where there is no such file.
+    append_fault: str = ""
+    closed_places: int = 0
 
 
 class Queue(msgspec.Struct, frozen=True):
@@ -50,6 +57,9 @@ class DatabaseView(msgspec.Struct, frozen=True, kw_only=True):
     lanes: list[Queue]
     # Messages that a service has not handed to the log yet.
     outboxes: list[Queue]
+    # Payments that have not come to an end, and refunds the provider has not confirmed.
+    paying: Queue = Queue("paying", 0, 0.0)
+    refunds: Queue = Queue("refunds", 0, 0.0)
 
 
 class Buried(msgspec.Struct, frozen=True):

@@ -27,6 +27,18 @@ OUTBOX = """
     from {name}.outbox
 """
 
+PAYING = """
+    select 'paying' as name, count(*) as waiting,
+           coalesce(extract(epoch from $1 - min(started_at)), 0)::float8 as oldest_s
+    from payment.payments where state in ('STARTED', 'ACTION', 'AUTHORISED', 'ABANDONED', 'LATE')
+"""
+
+REFUNDS = """
+    select 'refunds' as name, count(*) as waiting,
+           coalesce(extract(epoch from $1 - min(asked_at)), 0)::float8 as oldest_s
+    from payment.refunds where state = 'ASKED'
+"""
+
 
 async def look(connection: asyncpg.Connection, now: datetime) -> DatabaseView:
     unpaid = await connection.fetchrow(UNPAID, now - LATE)
@@ -36,4 +48,6 @@ async def look(connection: asyncpg.Connection, now: datetime) -> DatabaseView:
         bookings=BookingCounts(processing=await connection.fetchval(PROCESSING), **unpaid),
         lanes=[Queue(**row) for row in lanes],
         outboxes=[Queue(**row) for row in outboxes],
+        paying=Queue(**await connection.fetchrow(PAYING, now)),
+        refunds=Queue(**await connection.fetchrow(REFUNDS, now)),
     )

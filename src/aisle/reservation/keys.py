@@ -73,6 +73,11 @@ def generation(prefix: str) -> str:
     return f"{prefix}generation"
 
 
+def operation(prefix: str) -> str:
+    """hash of what operators' commands left behind: when store and tickets were last compared, the last backup."""
+    return f"{prefix}operation"
+
+
 def check_identifier(value: str, what: str) -> str:
     if not (isinstance(value, str) and IDENTIFIER.fullmatch(value)):
         raise BadName(f"{what} is 1 to 64 letters, digits, '-' or '_', not {value!r}")

@@ -34,6 +34,7 @@ NAMES = {
     "cart":            ("string", "buyer"),
     "holding":         ("zset",   ""),
     "generation":      ("hash",   ""),
+    "operation":       ("hash",   ""),
 }  # fmt: skip
 
 OURS = re.compile(rf"({'|'.join(map(re.escape, NAMES))})(?::(.*))?", re.DOTALL)

@@ -19,7 +19,7 @@ from aisle.errors import StoreOutcomeUnknown, StoreScriptFailed, StoreUnavailabl
 from aisle.reservation.keys import Place, holding, lapsed, subsection_keys
 from aisle.reservation.pool import PoolPlace, pool_keys
 from aisle.scripts import Script, load_script
-from aisle.store import Store
+from aisle.store import Command, Store
 
 ANNOUNCE, SWEEP, POOL_SWEEP, STRIKE = (
     load_script("aisle.reservation", name) for name in ("announce", "sweep", "pool_sweep", "strike")
@@ -99,17 +99,34 @@ async def sweep_once(store: Store, report: Report | None = None) -> list[tuple[W
     return released
 
 
-async def count_overdue(store: Store) -> tuple[int, int]:
-    """How many places are visited, and how many entries there wait longer than any sweep takes."""
+class Visited(NamedTuple):
+    """`entries` are live holds and ended records; those that wait longer than any sweep takes are `overdue`."""
+
+    places: int
+    entries: int
+    overdue: int
+    overdue_oldest_s: float
+
+
+async def count_overdue(store: Store) -> Visited:
     members = await store.call("ZRANGE", holding(store.prefix), 0, -1)
     seconds, _ = await store.call("TIME")
     late = (int(seconds) - LATE_SECONDS) * 1000
     index = [_keys(store.prefix, _where(member.decode()))[-1] for member in members]
-    overdue = 0
+    entries, overdue, oldest_s = 0, 0, 0.0
     for start in range(0, len(index), PLACES_PER_ROUND_TRIP):
-        commands = [("ZCOUNT", key, "-inf", late) for key in index[start : start + PLACES_PER_ROUND_TRIP]]
-        overdue += sum(count for count in await store.call_many(commands) if isinstance(count, int))
-    return len(members), overdue
+        some = index[start : start + PLACES_PER_ROUND_TRIP]
+        commands: list[Command] = [("ZCARD", key) for key in some]
+        commands += [("ZCOUNT", key, "-inf", late) for key in some]
+        commands += [("ZRANGE", key, 0, 0, "WITHSCORES") for key in some]
+        replies = await store.call_many(commands)
+        entries += sum(count for count in replies[: len(some)] if isinstance(count, int))
+        late_here = sum(count for count in replies[len(some) : 2 * len(some)] if isinstance(count, int))
+        overdue += late_here
+        if late_here:
+            first = min(float(reply[1]) for reply in replies[2 * len(some) :] if isinstance(reply, list) and reply)
+            oldest_s = max(oldest_s, int(seconds) - first / 1000)
+    return Visited(len(members), entries, overdue, oldest_s)
 
 
 async def sweep_for_ever(store: Store, *, interval_s: float, report: Report) -> None:

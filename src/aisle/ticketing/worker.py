@@ -55,6 +55,8 @@ class TicketingWorker:
         self._database = database
         self._ended = ended
         self._paid = paid
+        # Seats of living bookings that the store gave away although they were not free here; must stay 0.
+        self.given_twice = 0
         self._places: dict[int, Mapping[tuple[str, int], int]] = {}
 
     async def handle(self, messages: Sequence[Message]) -> list[Message]:
@@ -152,6 +154,7 @@ class TicketingWorker:
         # merely RESERVED now was refunded in the meantime.
         paid = await self._paid(connection, list(ids.values()))
         refused = [m for m in refused if ids[m.booking] not in paid]
+        self.given_twice += sum(ids[m.booking] not in ended for m in refused)
         not_theirs = {*(m.booking for m in refused), *map(str, paid)}
         if not_theirs:
             partial = [seat for booking in not_theirs for seat in wanted[booking]]
