@@ -1,4 +1,4 @@
-"""The verbs for whoever keeps an installation running: `aisle reconcile`. Mounted by cli.py.
+"""The verbs for whoever keeps an installation running: `aisle doctor`, `aisle reconcile`. Mounted by cli.py.
 
 Exit codes: 0 all is well, 1 something was found (it is on standard output), 2 there is no answer (one line on standard
 error says why). With --json standard output is one JSON object and nothing else.
@@ -27,6 +27,10 @@ RECONCILE_NICENESS = 10
 
 
 def mount_operate(verbs: Any) -> None:
+    doctor = verbs.add_parser("doctor", help="look at everything: what is wrong and what to do; exit 1 on findings")
+    doctor.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    doctor.set_defaults(verb=_doctor)
+
     reconcile = verbs.add_parser("reconcile", help="compare store and tickets while seats are sold; exit 1 on drift")
     reconcile.add_argument("--json", action="store_true", help="one JSON object on standard output")
     reconcile.set_defaults(verb=_reconcile)
@@ -50,6 +54,22 @@ async def _both(config: Config) -> "AsyncIterator[tuple[asyncpg.Pool, Store]]":
 
     async with open_database(config) as database, open_store(config, Metrics()) as store:
         yield database, store
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from aisle.doctor import examine
+
+    checks = asyncio.run(examine(settings()))
+    if arguments.json:
+        say_json({"fine": all(check.fine for check in checks), "checks": checks})
+    else:
+        for check in checks:
+            print(f"{'fine ' if check.fine else 'WRONG'}  {check.name:<18} {check.detail}")
+            if check.next:
+                print(f"{'':<26}-> {check.next}")
+        wrong = sum(not check.fine for check in checks)
+        print(f"{len(checks)} checks, {wrong} findings")
+    return 0 if all(check.fine for check in checks) else 1
 
 
 def _reconcile(arguments: argparse.Namespace) -> int:

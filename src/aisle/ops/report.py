@@ -34,7 +34,6 @@ class StoreView(msgspec.Struct, frozen=True, kw_only=True):
     generation: int = 0
     # Why appending to the file is not fine on some server; empty where it is, or where there is no such file.
     append_fault: str = ""
-    closed_places: int = 0
 
 
 class Queue(msgspec.Struct, frozen=True):
