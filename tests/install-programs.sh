@@ -24,6 +24,7 @@ need() {
 need redis-server redis-server
 need kcat kcat
 need chromium chromium
+need promtool prometheus
 
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then

@@ -28,7 +28,7 @@ def served(stage: Stage) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     }
 
 
-def value(stage: Stage, name: str, **labels: str) -> float:
+def value(stage: Stage, name: str, /, **labels: str) -> float:
     """Sum over what carries at least these labels."""
     return sum(
         number
