@@ -31,6 +31,7 @@ from aisle.sales.store import note_lapsed
 from aisle.store import Store
 from aisle.ticket_facts import facts_of, known_events
 from aisle.ticketing import store as tickets
+from aisle.ticketing import ticket_store
 from aisle.ticketing.api import Counts
 from aisle.ticketing.catalogue import Catalogue, Listing
 from aisle.ticketing.event import EventState
@@ -134,7 +135,7 @@ async def make_ready(
 async def _ticket_findings(database: asyncpg.Pool, facts: EventFacts) -> list[str]:
     """Where the ticket rows of a new event are not what the store was opened with."""
     async with database.acquire() as connection:
-        rows = await tickets.new_tickets(connection, facts.event)
+        rows = await ticket_store.new_tickets(connection, facts.event)
     expected = {(n, hall.hall.shape.seats, tuple(sorted(hall.hall.blocked))) for n, hall in enumerate(facts.halls)}
     expected |= {(len(facts.halls) + n, known.pool.capacity, ()) for n, known in enumerate(facts.pools)}
     return [f"tickets of place {place} differ" for place, _, _ in expected ^ rows]

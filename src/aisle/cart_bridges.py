@@ -30,6 +30,7 @@ from aisle.reservation.pools import Pools
 from aisle.reservation.sweeper import Where
 from aisle.services import Parts as ProcessParts
 from aisle.ticketing import store as tickets
+from aisle.ticketing import ticket_store
 from aisle.ticketing.catalogue import Catalogue
 from aisle.ticketing.event import TicketState
 from aisle.ticketing.pool_store import Wanted as WantedPlaces
@@ -157,11 +158,11 @@ def conversion(inventory: Inventory, pools: Pools, catalogue: Catalogue) -> Conv
         known = [p for p in placings if p.epoch == epochs[p.event_id]]
         parts = await _number_places(connection, known, catalogue)
         refs = await _refs([(p, parts[p.id]) for p in known], catalogue)
-        counts = await tickets.reserve(connection, refs)
+        counts = await ticket_store.reserve(connection, refs)
         return {p.id: (parts[p.id], counts.get(p.id, 0)) for p in known}
 
     async def release_tickets(connection: asyncpg.Connection, back: Sequence[tuple[Placing, Parts]]) -> object:
-        return await tickets.release(connection, await _refs(back, catalogue), from_states=[TicketState.RESERVED])
+        return await ticket_store.release(connection, await _refs(back, catalogue), from_states=[TicketState.RESERVED])
 
     return Conversion(convert, reserve_tickets, release_tickets)
 
@@ -183,13 +184,13 @@ async def _number_places(
     return parts
 
 
-async def _refs(bookings: Sequence[tuple[Placing, Parts]], catalogue: Catalogue) -> list[tickets.SeatRef]:
+async def _refs(bookings: Sequence[tuple[Placing, Parts]], catalogue: Catalogue) -> list[ticket_store.SeatRef]:
     refs = []
     for placing, parts in bookings:
         numbers = await _numbers(placing.event_id, catalogue)
         for part in parts:
             place = numbers[part.section, part.subsection]
-            refs += [tickets.SeatRef(placing.event_id, place, seat, placing.id, part.price) for seat in part.seats]
+            refs += [ticket_store.SeatRef(placing.event_id, place, seat, placing.id, part.price) for seat in part.seats]
     return refs
 
 

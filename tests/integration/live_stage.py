@@ -22,7 +22,7 @@ from aisle.reservation.keys import Place
 from aisle.reservation.reads import hall_map, seat_maps
 from aisle.reservation.subsection import Subsection, unpack
 from aisle.store import Store, open_store
-from aisle.ticketing import store as ticket_store
+from aisle.ticketing import store as event_store
 from aisle.ticketing.event import EventState, plan_hall
 from tests.conftest import Servers
 from tests.unit.test_event import describe
@@ -87,10 +87,10 @@ async def live_hall(
         open_store(config, Metrics()) as store,
     ):
         async with database.acquire() as connection, connection.transaction():
-            event = await ticket_store.insert_event(
+            event = await event_store.insert_event(
                 connection, uuid4(), described, plan_hall(described), own_lane_from_seats=10**6, now=NOW
             )
-            await ticket_store.move_event(connection, event.id, sources=["creating"], target=state.value, now=NOW)
+            await event_store.move_event(connection, event.id, sources=["creating"], target=state.value, now=NOW)
         halls = []
         for plan in plan_hall(described):
             shape = Subsection(plan.rows, plan.seats_per_row)

@@ -33,7 +33,7 @@ from aisle.reservation.pools import Pools
 from aisle.reservation.reads import statuses
 from aisle.reservation.worker import ReservationWorker
 from aisle.store import Store, open_store
-from aisle.ticketing import store as ticket_store
+from aisle.ticketing import store as event_store
 from aisle.ticketing.event import plan_hall
 from aisle.ticketing.worker import TicketingWorker
 from aisle.worker import run_worker
@@ -56,7 +56,7 @@ def bootstrap(request, tmp_path_factory, servers, worker_id):
 class Stage:
     """Three services at work for one event in a lane of its own."""
 
-    def __init__(self, database: asyncpg.Pool, store: Store, writer: LogWriter, event: ticket_store.Event) -> None:
+    def __init__(self, database: asyncpg.Pool, store: Store, writer: LogWriter, event: event_store.Event) -> None:
         self.database, self.store, self.writer, self.event = database, store, writer, event
         self.inventory = Inventory(store)
 
@@ -129,10 +129,10 @@ async def stop(task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
 
 
-async def create_event(database: asyncpg.Pool) -> ticket_store.Event:
+async def create_event(database: asyncpg.Pool) -> event_store.Event:
     description = describe(own_lane=True)
     async with database.acquire() as connection, connection.transaction():
-        return await ticket_store.insert_event(
+        return await event_store.insert_event(
             connection, uuid4(), description, plan_hall(description), own_lane_from_seats=5000, now=NOW
         )
 

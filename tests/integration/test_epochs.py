@@ -31,6 +31,7 @@ from aisle.reservation.worker import ReservationWorker
 from aisle.store import Store, open_store
 from aisle.ticket_facts import facts_of
 from aisle.ticketing import store as tickets
+from aisle.ticketing import ticket_store
 from aisle.ticketing.event import plan_hall
 from aisle.ticketing.worker import TicketingWorker
 from tests.unit.test_event import describe
@@ -149,7 +150,7 @@ async def test_a_rebuild_waits_for_who_sends_word_in_the_old_epoch_and_finds_wha
     async with on_sale(config, metrics) as sale:
         kept = await sale.claim((0, 1), epoch=1)
         await sale.ticketing.handle([kept])
-        refs = [tickets.SeatRef(sale.event, 0, seat, UUID(kept.booking), PRICE) for seat in (0, 1)]
+        refs = [ticket_store.SeatRef(sale.event, 0, seat, UUID(kept.booking), PRICE) for seat in (0, 1)]
         async with sale.database.acquire() as connection, connection.transaction():
             assert await tickets.epochs_of(connection, [sale.event]) == {sale.event: 1}
             rebuild = asyncio.create_task(rebuild_event(sale.database, sale.store, sale.event))
@@ -158,7 +159,7 @@ async def test_a_rebuild_waits_for_who_sends_word_in_the_old_epoch_and_finds_wha
                     "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
                 ):
                     await asyncio.sleep(0.01)
-            await tickets.release(connection, refs, from_states=[tickets.TicketState.RESERVED])
+            await ticket_store.release(connection, refs, from_states=[tickets.TicketState.RESERVED])
         assert (await rebuild).findings == ()
         # The word of it, sent in epoch 1, is refused; the store knows already.
         assert await sale.findings() == []

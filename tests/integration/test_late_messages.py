@@ -20,7 +20,7 @@ from aisle.booking.booking import Request, State
 from aisle.booking.order_store import Placing
 from aisle.booking.store import ended_bookings
 from aisle.messages import BookingExpired, Part, SeatsReleased, SeatsReserved, TicketsRefused
-from aisle.ticketing import store as ticket_store
+from aisle.ticketing import store as event_store
 from aisle.ticketing.event import plan_hall
 from aisle.ticketing.worker import TicketingWorker
 from tests.unit.test_event import describe
@@ -32,7 +32,7 @@ PARTS = (Part("A", 1, (0, 1), 3000),)
 class Case:
     """An event, one booking that was cancelled, and the two messages about it."""
 
-    def __init__(self, database: asyncpg.Pool, event: ticket_store.Event, booking: UUID, buyer: UUID) -> None:
+    def __init__(self, database: asyncpg.Pool, event: event_store.Event, booking: UUID, buyer: UUID) -> None:
         self.database, self.event, self.booking = database, event, booking
         shared = {"lane": "shared", "event": event.id, "section": "A", "partition": 0, "epoch": 1, "parts": PARTS}
         shared |= {"booking": str(booking), "buyer": str(buyer)}
@@ -49,7 +49,7 @@ class Case:
 async def cancelled(database_url: str) -> AsyncIterator[Case]:
     async with asyncpg.create_pool(database_url, min_size=1, max_size=5) as database:
         async with database.acquire() as connection, connection.transaction():
-            event = await ticket_store.insert_event(
+            event = await event_store.insert_event(
                 connection, uuid4(), describe(), plan_hall(describe()), own_lane_from_seats=5000, now=NOW
             )
             placing = Placing(uuid4(), event.id, "shared", uuid4(), Request(quantity=2), "key", b"hash", 10)

@@ -14,6 +14,7 @@ from aisle.reservation.verify import verify_places
 from aisle.store import open_store
 from aisle.ticket_facts import facts_of
 from aisle.ticketing import store as tickets
+from aisle.ticketing import ticket_store
 from aisle.ticketing.event import plan_hall
 from tests.unit.test_event import describe
 
@@ -38,8 +39,8 @@ async def sell_some(database: asyncpg.Pool, inventory: Inventory) -> tuple[int, 
             await order_store.place(connection, [placing], now=NOW)
             claim = Claim(id=str(placing.id), owner=str(placing.buyer), size=2)
             [outcome] = await inventory.claim(place, [claim], epoch=1)
-            seats = [tickets.SeatRef(event.id, 0, seat, placing.id, outcome.price) for seat in outcome.seats]
-            await tickets.reserve(connection, seats)
+            seats = [ticket_store.SeatRef(event.id, 0, seat, placing.id, outcome.price) for seat in outcome.seats]
+            await ticket_store.reserve(connection, seats)
             made.append(placing.id)
     return event.id, made
 

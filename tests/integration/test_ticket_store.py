@@ -8,7 +8,8 @@ import pytest
 
 from aisle.limits import TICKETS_PER_COPY
 from aisle.ticketing.event import TicketState, plan_hall
-from aisle.ticketing.store import SeatRef, analyze_tickets, insert_event, release, reserve
+from aisle.ticketing.store import insert_event
+from aisle.ticketing.ticket_store import SeatRef, analyze_tickets, release, reserve
 from tests.unit.test_event import describe
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)

@@ -38,7 +38,7 @@ from aisle.reservation.reads import seat_maps
 from aisle.reservation.subsection import Subsection, unpack
 from aisle.reservation.worker import ReservationWorker
 from aisle.store import Store, open_store
-from aisle.ticketing import store as ticket_store
+from aisle.ticketing import store as event_store
 from aisle.ticketing.catalogue import Catalogue
 from aisle.ticketing.event import Description, plan_hall
 from aisle.ticketing.sell import TicketSeller
@@ -63,7 +63,7 @@ class Clock:
 
 
 class Counter:
-    def __init__(self, database: asyncpg.Pool, store: Store, clock: Clock, event: ticket_store.Event) -> None:
+    def __init__(self, database: asyncpg.Pool, store: Store, clock: Clock, event: event_store.Event) -> None:
         self.database, self.store, self.clock, self.event = database, store, clock, event
         self.inventory = Inventory(store)
         self.bank = Sandbox(database, clock=clock, late_s=60, secret="a secret of the test")
@@ -177,10 +177,10 @@ async def counter(config: Config, description: Description | None = None) -> Asy
             await connection.execute("update payment.refunds set look_at = 'infinity'")
             await connection.execute("delete from booking.outbox")
             await connection.execute("delete from ticketing.outbox")
-            event = await ticket_store.insert_event(
+            event = await event_store.insert_event(
                 connection, uuid4(), description, hall, own_lane_from_seats=5000, now=clock()
             )
-            await ticket_store.move_event(connection, event.id, sources=["creating"], target="on_sale", now=clock())
+            await event_store.move_event(connection, event.id, sources=["creating"], target="on_sale", now=clock())
         inventory = Inventory(store)
         halls = [
             Hall(

@@ -231,7 +231,7 @@ DEFECTS: dict[str, Defect] = {
         "the store gives a seat away twice, and nobody counts how many tickets were free: a booking without seats", 300,
         lua={"claim": GIVES_AWAY_TWICE},
         says="tickets and bookings differ",
-        python=((worker.store, "reserve", _counts_no_rows), (worker.store, "sell", _counts_no_rows)),
+        python=((worker.ticket_store, "reserve", _counts_no_rows), (worker.ticket_store, "sell", _counts_no_rows)),
     ),
     "expiry_takes_what_is_paying": Defect(
         "expiry does not stop before a payment that is under way: the money meets a seat that is half released", 200,

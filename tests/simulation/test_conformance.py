@@ -28,6 +28,7 @@ from aisle.reservation.subsection import Subsection
 from aisle.reservation.sweeper import sweep_once
 from aisle.store import open_store
 from aisle.ticketing import store as tickets
+from aisle.ticketing import ticket_store
 from aisle.ticketing.event import TicketState, plan_hall
 from tests.simulation.statements_booking import BOOKINGS, PURCHASES
 from tests.simulation.statements_payment import LEDGER, PAYMENTS
@@ -52,7 +53,9 @@ async def act(chance: random.Random, pool: Any, event: int, ids: list[UUID], buy
     """One call, the same for the same chance."""
     id, buyer = chance.choice(ids), chance.choice(buyers)
     now = NOW + timedelta(seconds=chance.randint(0, 100))
-    seats = [tickets.SeatRef(event, 0, seat, chance.choice(ids), 3000) for seat in sorted(chance.sample(range(6), 3))]
+    seats = [
+        ticket_store.SeatRef(event, 0, seat, chance.choice(ids), 3000) for seat in sorted(chance.sample(range(6), 3))
+    ]
     part = Part("A", 1, (chance.randrange(6),), 3000)
     what = chance.randrange(16)
     async with pool.acquire() as connection, connection.transaction():
@@ -81,13 +84,13 @@ async def act(chance: random.Random, pool: Any, event: int, ids: list[UUID], buy
                 stale = await order_store.stale_placings(connection, not_asked_since=now, limit=2, now=now)
                 return sorted(placing.id for placing in stale)
             case 9:
-                return await tickets.reserve(connection, seats)
+                return await ticket_store.reserve(connection, seats)
             case 10:
-                return await tickets.release(connection, seats, from_states=[TicketState.RESERVED])
+                return await ticket_store.release(connection, seats, from_states=[TicketState.RESERVED])
             case 11:
-                return await tickets.sell(connection, seats), await tickets.unsell(connection, seats[:1])
+                return await ticket_store.sell(connection, seats), await ticket_store.unsell(connection, seats[:1])
             case 12:
-                return await tickets.take_back(connection, seats)
+                return await ticket_store.take_back(connection, seats)
             case 13:
                 new_payment = payments.NewPayment(
                     chance.choice(ids),

@@ -13,7 +13,7 @@ from aisle.errors import Problem
 from aisle.messages import Message, OpenedPool, SeatsInitialized
 from aisle.messages import Subhall as OpenedSubhall
 from aisle.once import Asked, recall, remember
-from aisle.ticketing import store
+from aisle.ticketing import store, ticket_store
 from aisle.ticketing.event import BadDescription, Description, Subhall, partition_of, plan_hall, plan_pools
 from aisle.ticketing.pool import Pool
 
@@ -39,7 +39,7 @@ async def create_event(
             )
             await store.write_outbox(connection, list(opening_messages(event, hall, pools)), now=now)
             await remember(connection, request, event)
-        await store.analyze_tickets(connection)
+        await ticket_store.analyze_tickets(connection)
     return event
 
 

@@ -11,9 +11,9 @@ import asyncpg
 import msgspec
 
 from aisle.messages import Message, Part, SeatsReleased
-from aisle.ticketing import store
+from aisle.ticketing import store, ticket_store
 from aisle.ticketing.event import TicketState
-from aisle.ticketing.store import SeatRef
+from aisle.ticketing.ticket_store import SeatRef
 
 
 class Owned(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,11 +34,11 @@ class TicketSeller:
     async def sell(self, connection: asyncpg.Connection, owned: Sequence[Owned]) -> set[UUID]:
         """RESERVED -> SOLD; returns the bookings of which every ticket is sold now. The others are as before."""
         wanted = await self._seats(connection, owned)
-        counts = await store.sell(connection, [seat for seats in wanted.values() for seat in seats])
+        counts = await ticket_store.sell(connection, [seat for seats in wanted.values() for seat in seats])
         whole = {booking for booking, seats in wanted.items() if counts.get(booking, 0) == len(seats) > 0}
         if len(whole) < len(wanted):
             partial = [seat for booking, seats in wanted.items() if booking not in whole for seat in seats]
-            await store.unsell(connection, partial)
+            await ticket_store.unsell(connection, partial)
         return whole
 
     async def sell_free(self, connection: asyncpg.Connection, owned: Owned, *, epoch: int) -> bool:
@@ -49,10 +49,10 @@ class TicketSeller:
         if await store.epochs_of(connection, [owned.event]) != {owned.event: epoch}:
             return False
         [seats] = (await self._seats(connection, [owned])).values()
-        await store.lock(connection, seats)
-        counts = await store.reserve(connection, seats)
+        await ticket_store.lock(connection, seats)
+        counts = await ticket_store.reserve(connection, seats)
         if counts.get(owned.booking, 0) != len(seats):
-            await store.release(connection, seats, from_states=(TicketState.RESERVED,))
+            await ticket_store.release(connection, seats, from_states=(TicketState.RESERVED,))
             return False
         return owned.booking in await self.sell(connection, [owned])
 
@@ -61,8 +61,8 @@ class TicketSeller:
     ) -> bool:
         """SOLD -> AVAILABLE, the tickets' codes void, and the store told to offer the seats again. All or none."""
         [seats] = (await self._seats(connection, [owned])).values()
-        await store.lock(connection, seats)
-        counts = await store.take_back(connection, seats)
+        await ticket_store.lock(connection, seats)
+        counts = await ticket_store.take_back(connection, seats)
         if counts.get(owned.booking, 0) != len(seats):
             return False
         epochs = await store.epochs_of(connection, [owned.event])

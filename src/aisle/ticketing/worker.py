@@ -28,10 +28,10 @@ from aisle.messages import (
     TicketsRefused,
     route_of,
 )
-from aisle.ticketing import store
+from aisle.ticketing import store, ticket_store
 from aisle.ticketing.event import TicketState
 from aisle.ticketing.pool_store import Wanted, number_places
-from aisle.ticketing.store import SeatRef
+from aisle.ticketing.ticket_store import SeatRef
 
 HELD = (TicketState.RESERVED,)
 
@@ -99,12 +99,12 @@ class TicketingWorker:
         ids = [as_id(m.booking) for m in messages]
         paid = await self._paid(connection, ids) if ids else ()
         for event in sorted({m.event for m in messages}):
-            rows = await store.taken_by(connection, event, ids)
+            rows = await ticket_store.taken_by(connection, event, ids)
             for m in (m for m in messages if m.event == event and as_id(m.booking) not in paid):
                 theirs = [row for row in rows if row["booking"] == as_id(m.booking)]
                 if not self._is_whole(m, {(row["place"], row["seat"]) for row in theirs}):
                     had = self._parts(event, theirs)
-                    await store.release(connection, self._seats(event, m.booking, had), from_states=HELD)
+                    await ticket_store.release(connection, self._seats(event, m.booking, had), from_states=HELD)
                     lost[m.booking] = Refused(m, (*_claimed(m), *had))
         return lost
 
@@ -132,7 +132,7 @@ class TicketingWorker:
         ids = [as_id(booking) for booking in wanted]
         ended, paid = await self._ended(connection, ids), await self._paid(connection, ids)
         over = [ref for ref in seats if ref.booking in ended]
-        await store.release(connection, over, from_states=HELD)
+        await ticket_store.release(connection, over, from_states=HELD)
         ghosts: dict[str, Refused | None] = {str(id): None for id in paid}
         return ghosts | {str(id): Refused(wanted[str(id)], wanted[str(id)].parts) for id in ended}
 
@@ -144,7 +144,7 @@ class TicketingWorker:
         parts = await self._number_places(connection, [m for m in messages if isinstance(m, PlacesReserved)])
         parts |= {m.booking: m.parts for m in messages if isinstance(m, SeatsReserved)}
         wanted = {m.booking: self._seats(m.event, m.booking, parts[m.booking]) for m in messages}
-        counts = await store.reserve(connection, [seat for seats in wanted.values() for seat in seats])
+        counts = await ticket_store.reserve(connection, [seat for seats in wanted.values() for seat in seats])
         # Asked after the rows are ours: a release that came before this saw nothing to give back, and one that
         # comes later waits for these rows and finds them.
         ids = {m.booking: as_id(m.booking) for m in messages}
@@ -158,7 +158,7 @@ class TicketingWorker:
         not_theirs = {*(m.booking for m in refused), *map(str, paid)}
         if not_theirs:
             partial = [seat for booking in not_theirs for seat in wanted[booking]]
-            await store.release(connection, partial, from_states=HELD)
+            await ticket_store.release(connection, partial, from_states=HELD)
         answers = _refusals([Refused(m, parts[m.booking]) for m in refused])
         answers += [
             PlacesTicketed(id=f"{m.booking}.ticketed", booking=m.booking, parts=parts[m.booking], **route_of(m))
@@ -191,8 +191,8 @@ class TicketingWorker:
         ]
         async with connection.transaction():
             stamped = await _in_epoch(connection, answers)
-            await store.lock(connection, seats)
-            await store.release(connection, seats, from_states=HELD)
+            await ticket_store.lock(connection, seats)
+            await ticket_store.release(connection, seats, from_states=HELD)
         return stamped
 
     def _seats(self, event: int, booking: str, parts: Sequence[Part]) -> list[SeatRef]:
