@@ -140,7 +140,7 @@ async def test_a_store_that_differs_is_compared_again_after_a_growing_pause(monk
         compared.append(1)
         gate.standing = Standing.VERIFIED if len(compared) == 8 else Standing.RESTARTED
 
-    monkeypatch.setattr("aisle.bridges._verify_and_admit", differs)
+    monkeypatch.setattr("aisle.bridges.verify_and_admit", differs)
     monkeypatch.setattr("aisle.bridges.asyncio.sleep", sleep)
     with pytest.raises(Enough):
         await watch_gate_for_ever(None, None, Gate())
