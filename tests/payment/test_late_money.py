@@ -9,6 +9,7 @@ import pytest
 from aisle.booking.booking import State
 from aisle.booking.payment_moves import LEASE
 from aisle.payment.payment import PaymentState
+from aisle.payment.provider import ProviderSilent
 from tests.payment.counter import VERDICT, WINDOW, Counter, counter
 
 VERDICT_AND_MORE = VERDICT + timedelta(seconds=60)
@@ -234,3 +235,25 @@ async def test_the_buyer_is_told_of_both_bookings(config):
                 while not {f"{buyer}:{booking}", f"{buyer}:{paid}"} <= set(told):
                     await asyncio.sleep(0.01)
             await connection.remove_listener("bookings", hear)
+
+
+async def test_a_confirmation_that_nobody_gave_is_called_off_when_a_silent_provider_speaks_again(config, monkeypatch):
+    """The booking was let go while nobody knew that the provider waits for its buyer. It would be asked for ever."""
+
+    async def silent(*_):
+        raise ProviderSilent("the provider did not answer")
+
+    async with counter(config) as at:
+        payment = await at.pay(await at.pending(), "card_3ds")
+        assert payment.state is PaymentState.ACTION
+        at.clock.pass_by(WINDOW + VERDICT_AND_MORE)
+        with monkeypatch.context() as patched:
+            patched.setattr(at.till.providers[payment.provider], "look", silent)
+            await at.resolver.resolve_due()
+        assert (await at.payer.reread(payment)).state is PaymentState.ABANDONED
+        at.clock.pass_by(timedelta(hours=1))
+        await at.resolver.resolve_due()
+        assert (await at.payer.reread(payment)).state is PaymentState.DECLINED
+        charge = "select state from payment.sandbox_charges where payment = $1"
+        assert await at.database.fetchval(charge, payment.id) == "voided"
+        await at.settle()

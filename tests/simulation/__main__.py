@@ -28,13 +28,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--histories", type=int, default=0, help="how many; without it, one history is told in full")
     parser.add_argument("--defect", choices=sorted(DEFECTS), default="", help="put this defect in")
-    parser.add_argument("--each-defect", action="store_true", help="put each defect in, and say which seed found it")
+    parser.add_argument("--each-defect", action="store_true", help="both sides of each: without the guard, and with it")
     parser.add_argument("--until-violation", action="store_true", help="stop at the first violation")
     parser.add_argument("--into", type=Path, help="add the figures to this file, portion by portion")
     parser.add_argument("--processes", type=int, default=1, help="with --into: how many at a time")
     arguments = parser.parse_args()
     if arguments.each_defect:
-        sys.stdout.write(json.dumps({name: found_after(name) for name in DEFECTS}, indent=1) + "\n")
+        sys.stdout.write(json.dumps({name: both_sides(name) for name in DEFECTS}, indent=1) + "\n")
         return 0
     if not arguments.histories:
         return tell(arguments.seed, arguments.defect)
@@ -74,17 +74,22 @@ def simulate(first: int, histories: int, defect: str = "", *, stop: bool = False
         "histories_per_hour": round(done / seconds * 3600),
         "histories_per_cpu_hour": round(done / cpu_seconds * 3600),
         "violations": len(found),
-        "seeds": [{"seed": e.seed, "violations": e.violations[:3]} for e in found[:SHOWN_MAX]],
+        "seeds": [{"seed": e.seed, "violations": e.violations} for e in found[:SHOWN_MAX]],
         "sometimes": dict(sorted(sometimes.items())),
         **around,
     }
 
 
-def found_after(name: str) -> int | None:
-    """How many seeds it takes to find a defect; None if it is not found among as many as it states."""
+def both_sides(name: str) -> dict[str, Any]:
+    """The first history that violates something without a guard, and what the same one violates with it."""
     defect = DEFECTS[name]
     figures = simulate(defect.first, defect.after, name, stop=True)
-    return figures["histories"] if figures["violations"] else None
+    if not figures["violations"]:
+        return {"after": None, "without": "", "with": []}
+    [found] = figures["seeds"]
+    told = next(violation for violation in found["violations"] if defect.says in violation)
+    again = History(found["seed"], loses=defect.loses).run()
+    return {"after": figures["histories"], "seed": found["seed"], "without": told, "with": again.violations}
 
 
 def tell(seed: int, defect: str) -> int:

@@ -41,7 +41,7 @@ from aisle.ticketing.store import Event
 from tests.invariants import Picture, assert_picture_consistent
 from tests.simulation.bank import Bank
 from tests.simulation.buyers import EVENT, Buyer, NoAnswer
-from tests.simulation.defects import put_in, script_with
+from tests.simulation.defects import DEFECTS, put_in, script_with
 from tests.simulation.log import Log
 from tests.simulation.process import Process
 from tests.simulation.statements_booking import BOOKINGS, PURCHASES
@@ -73,8 +73,11 @@ class Ended(NamedTuple):
 
 
 class History:
-    def __init__(self, seed: int, defect: str = "", *, without: Iterable[str] = ()) -> None:
+    def __init__(self, seed: int, defect: str = "", *, without: Iterable[str] = (), loses: bool | None = None) -> None:
         self.defect = defect
+        if loses is None:
+            loses = bool(defect) and DEFECTS[defect].loses
+        self.failovers = 1.0 if loses else FAILOVERS
         self.world = World(seed, partial(script_with, defect)) if defect else World(seed)
         self.world.without = frozenset(without)
         self.log = Log(self.world)
@@ -115,7 +118,7 @@ class History:
             world.note("everybody came at once")
         buyers = [Buyer(self, number + 1, rush=rush) for number in range(world.chance.choice((2, 3, 4)))]
         background = [world.loop.create_task(self._jobs()), world.loop.create_task(self._nemesis())]
-        if world.chance.random() < FAILOVERS and "failovers" not in world.without:
+        if world.chance.random() < self.failovers and "failovers" not in world.without:
             background.append(world.loop.create_task(self._lose_the_tail()))
         await asyncio.gather(*(buyer.live() for buyer in buyers))
         world.calm = self.closing = True
@@ -147,6 +150,13 @@ class History:
 
             self.world.tables[table].watch = see
 
+        def count(_old: Any, new: Any) -> None:
+            """I13: no buyer ever has more than the seller allows, of the hall or of a pool."""
+            allowed = self.pools[0].places_per_buyer if new and new["pool"] else self.event.seats_per_buyer
+            if new is not None and new["seats"] > allowed:
+                self.world.violations.append(f"I13: a buyer has {new['seats']} where {allowed} are allowed")
+
+        self.world.tables[PURCHASES].watch = count
         watch(BOOKINGS, MOVES, State)
         watch(PAYMENTS, PAYMENT_MOVES, PaymentState)
 

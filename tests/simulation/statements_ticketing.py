@@ -102,7 +102,10 @@ def places_of(tx: Transaction, events: Any) -> list[Values]:
     return [one for one in halls + pools if one["event_id"] in events]
 
 
-@stands_for("select id, epoch from ticketing.events where id = any($1::bigint[]) order by id for share")
+EPOCHS = "select id, epoch from ticketing.events where id = any($1::bigint[]) order by id for share"
+
+
+@stands_for(EPOCHS)
 def epochs_of(tx: Transaction, events: Any) -> list[Values]:
     return [some(e, ("id", "epoch")) for e in tx.share(EVENTS, [(id,) for id in sorted(set(events))])]
 

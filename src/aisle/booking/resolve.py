@@ -129,6 +129,9 @@ class Resolver:
                     self.till.count(payment, PaymentState.VOIDED)
         elif answer.verdict is Verdict.ACTION and payment.state in UNDECIDED and self._is_overdue(payment):
             await self._give_up_waiting_for_buyer(payment)
+        elif answer.verdict is Verdict.ACTION and payment.state is PaymentState.ABANDONED:
+            # Given up while the provider was silent; now it waits for a buyer whose seats are gone.
+            await self._give_up_waiting_for_buyer(payment)
         elif answer.verdict is Verdict.PENDING and payment.state in UNDECIDED and self._is_overdue(payment):
             async with self.till.database.acquire() as connection:
                 if await moves.abandon(connection, payment, now=now):
