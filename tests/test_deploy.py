@@ -115,7 +115,7 @@ def test_every_container_is_pinned_bounded_and_watched():
         assert service["healthcheck"].get("test") or name == "migrate", f"{name}: nobody looks after it"
         for volume in service.get("volumes", []):
             source = volume.split(":")[0]
-            assert source in COMPOSE["volumes"] or source.startswith("./"), f"{name}: {source}"
+            assert source in COMPOSE["volumes"] or (DEPLOY / source).exists(), f"{name}: {source}"
 
 
 def test_compose_runs_every_role_with_settings_that_exist():
@@ -152,7 +152,10 @@ def test_secrets_are_made_once_and_all_of_them(tmp_path):
 
 
 def test_prometheus_asks_every_role():
-    [job] = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yaml").read_text())["scrape_configs"]
+    config = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yaml").read_text())
+    assert [Path(rules).name for rules in config["rule_files"]] == ["*.rules.yaml"]
+    assert list((DEPLOY / "prometheus").glob("*.rules.yaml"))
+    [job] = config["scrape_configs"]
     assert ("GET", job["metrics_path"]) in ACCESS
     assert set(job["dns_sd_configs"][0]["names"]) == set(ROLES)
     assert job["dns_sd_configs"][0]["port"] == PORT

@@ -60,5 +60,6 @@ def test_a_file_that_is_no_result_is_said_in_a_sentence(tmp_path):
     (tmp_path / "empty.json").write_text("{}")
     with pytest.raises(StartupError, match=r"empty\.json is no result"):
         costs_of(tmp_path / "empty.json")
+    (tmp_path / "being-written.json").touch()
     with pytest.raises(StartupError, match="name a file with --costs"):
         newest_result(tmp_path)

@@ -87,7 +87,10 @@ def _messages_of_a_booking() -> list[Message]:
 
 
 def _is_whole(path: Path) -> bool:
-    results = _read(path)
+    try:
+        results = _read(path)
+    except ValueError:  # such as the file that this command's own output is being sent to
+        return False
     return all(isinstance(results.get(bench), dict) for bench in ("sellout", "inventory"))
 
 
