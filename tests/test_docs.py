@@ -26,6 +26,16 @@ def test_links_between_pages_lead_somewhere(page):
             assert (page.parent / target).exists(), f"{target} does not exist"
 
 
+def test_the_guarantees_name_tests_that_exist_and_leave_none_of_them_out():
+    page = (ROOT / "docs" / "explanation" / "guarantees.md").read_text()
+    promises = re.findall(r"^\| I(\d+) \|(.*)$", page, re.MULTILINE)
+    assert [int(number) for number, _ in promises] == list(range(1, 29))
+    for number, row in promises:
+        assert re.search(r"`tests/\S+\.py`", row), f"I{number}: no test is named"
+    for name in re.findall(r"`(tests/\S+\.py)`", page):
+        assert (ROOT / name).is_file(), f"{name} does not exist"
+
+
 def test_every_route_says_what_it_is_for():
     for path, methods in openapi_document()["paths"].items():
         for method, operation in methods.items():
