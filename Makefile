@@ -5,7 +5,7 @@ PYTEST_WORKERS ?= 4
 PYTEST = .venv/bin/pytest -n $(PYTEST_WORKERS) --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help up setup test check docs screenshots bench chaos simulate lock clean
+.PHONY: help up setup test check docs screenshots bench chaos kills simulate lock clean
 
 help:  ## list the verbs
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +29,11 @@ check: .venv/development  ## lint, types, import contracts, tidy, deployment fil
 bench: .venv/development  ## run every benchmark and keep the figures
 	.venv/bin/python -m bench.run_all
 
-chaos: .venv/development  ## fault tests, the random ones for MINUTES (10) from SEED on
+chaos: .venv/development  ## people buy while everything breaks, MINUTES (10) long, from SEED; OUT= keeps the result
+	@.venv/bin/python -m tests.chaos.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) \
+		$(if $(OUT),--out $(OUT))
+
+kills: .venv/development  ## the scripted fault tests, those with dice for MINUTES (10) from SEED on
 	CHAOS_SEED=$(SEED) CHAOS_MINUTES=$(or $(MINUTES),10) $(PYTEST) \
 		-o faulthandler_timeout=0 tests/chaos tests/penstock/test_kills.py tests/penstock/test_transactions_crash.py
 

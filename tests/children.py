@@ -35,8 +35,13 @@ def _leash(parent: int, before_exec: Callable[[], object] | None = None) -> Call
     def die_with_parent() -> None:
         if before_exec is not None:
             before_exec()
-        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it was gone before the kernel knew
-            os._exit(1)
+        die_with(parent)
 
     return die_with_parent
+
+
+def die_with(parent: int) -> None:
+    """For a child that was just forked: the kernel kills it when its parent ends."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it was gone before the kernel knew
+        os._exit(1)

@@ -25,6 +25,20 @@ run_again = 0
 # by its key is not the four reads from a spinning disk that PostgreSQL assumes.
 SESSION = {"plan_cache_mode": "force_custom_plan", "random_page_cost": "1.1"}
 
+# A restart, a killed backend, a full disk, too many connections, a lock that somebody holds, a transaction given up.
+AWAY = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.SerializationError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.PostgresSystemError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    # Bytes came that are no answer to what was asked: the connection is spoilt, and what was sent may be done or not.
+    asyncpg.InternalClientError,
+)
+
 
 @asynccontextmanager
 async def open_database(config: Config) -> AsyncIterator[asyncpg.Pool]:
@@ -52,6 +66,13 @@ async def require_version(connection: asyncpg.Connection) -> None:
     if number < POSTGRES_VERSION_MIN:
         found = await connection.fetchval("show server_version")
         raise StartupError(f"PostgreSQL {found} is too old; Aisle needs {POSTGRES_VERSION_MIN // 10_000} or newer")
+
+
+def is_away(error: BaseException) -> bool:
+    """PostgreSQL is away, full or in another's hands: whoever asks again later may succeed. Anything else is a bug."""
+    if isinstance(error, asyncpg.InterfaceError):
+        return not isinstance(error, ValueError)  # a value that does not fit its column is ours
+    return isinstance(error, (OSError, TimeoutError, *AWAY))
 
 
 async def in_one_go(

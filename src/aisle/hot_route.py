@@ -18,6 +18,7 @@ from litestar.exceptions import ClientException, HTTPException, ValidationExcept
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from aisle.db import is_away
 from aisle.errors import Problem
 from aisle.problems import answer_of
 
@@ -94,7 +95,9 @@ class HotRoutes:
             await self._admit(scope)
             _check_size(body, route.body_bytes_max)
             return Answered(*await route.answer(scope, body))
-        except (Problem, HTTPException) as error:
+        except Exception as error:
+            if not isinstance(error, (Problem, HTTPException)) and not is_away(error):
+                raise
             return problem_of(error, scope)
 
     def _add(self, route: Any, handler: Any) -> None:

@@ -28,6 +28,12 @@ OFFSETS_INTERVAL_MS = 250
 BUSY_MESSAGES = 8
 GATHER_SECONDS = 0.015
 
+# What the library gets over by itself.
+PASSING = frozenset(
+    {KafkaError._PARTITION_EOF, KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE,
+     KafkaError._TIMED_OUT}
+)  # fmt: skip
+
 RELIABLE = {
     "acks": "all",
     "enable.idempotence": True,
@@ -198,14 +204,23 @@ class LogReader:
         self._consumer.subscribe(list(names))
         self._busy = False
         self._under_way_since_ms = 0
+        self._broken: KafkaError | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="log-reader")
 
     async def batch(self, timeout_s: float = 0.5) -> list[Received]:
-        """Up to LOG_BATCH_MESSAGES_MAX messages, or none after the time-out. Rebalances happen in this call only."""
+        """Up to LOG_BATCH_MESSAGES_MAX messages, or none after the time-out. Rebalances happen in this call only.
+
+        Raises LogUnavailable when this reader is of no use any more: the library leaves a partition alone for good
+        after some errors, such as a committed offset that it could not fetch, and tells of it only once.
+        """
+        if self._broken is not None:
+            raise LogUnavailable(f"the reader has to begin anew: {self._broken.str()}")
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(self._thread, self._wait_for_some, timeout_s)
         self._busy = len(found) >= BUSY_MESSAGES
         self._under_way_since_ms = found[0].timestamp()[1] if found else 0
+        errors = [error for message in found if (error := message.error()) is not None]
+        self._broken = next((error for error in errors if error.code() not in PASSING), None)
         return [_received(message) for message in found if message.error() is None]
 
     def _wait_for_some(self, timeout_s: float) -> list[Any]:

@@ -47,13 +47,13 @@ def ops_routers(parts: Parts, accounts: Desk) -> list[Router]:
     return [ops_routes(desk), routes, ops_pages(Access(accounts).recognise, list(NAMES))]
 
 
-def watching_for(parts: Parts) -> Work:
+def watching_for(parts: Parts) -> dict[str, Work]:
     """What a process with the role `booking` watches: the shared state, and now and then store against tickets."""
     desk = ops_desk(parts, dead_letters_fresh_s=DEAD_LETTERS_SHOWN_SECONDS)
     watch = Watch(desk, partial(read_notes, parts.store), partial(_seats_on_sale, parts), parts.metrics)
-    work: Work = {"state": watch.run()}
+    work: dict[str, Work] = {"state": watch.run}
     if parts.config.reconcile_seconds:
-        work["reconcile"] = reconcile_for_ever(parts.config.reconcile_seconds)
+        work["reconcile"] = partial(reconcile_for_ever, parts.config.reconcile_seconds)
     return work
 
 

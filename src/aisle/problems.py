@@ -11,6 +11,7 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.types import ExceptionHandlersMap
 
+from aisle.db import is_away
 from aisle.errors import Problem
 
 MEDIA_TYPE = "application/problem+json"
@@ -55,6 +56,10 @@ def answer_of(error: Exception, path: str) -> ErrorAnswer:
         code = _CODES.get(error.status_code, "request_failed" if error.status_code < 500 else "internal")
         body = problem_body(error.status_code, code, detail, **more)
         return ErrorAnswer(error.status_code, dict(error.headers or {}), body)
+    if is_away(error):
+        log.warning("database_away", path=path, reason=str(error) or type(error).__name__)
+        detail = "the database is not answering; it may or may not be done: ask again under the same key"
+        return ErrorAnswer(503, {"retry-after": "1"}, problem_body(503, "database_unavailable", detail))
     log.error("unexpected_error", path=path, exc_info=error)
     detail = "something went wrong on our side; the request id leads to the cause"
     return ErrorAnswer(500, {}, problem_body(500, "internal", detail))

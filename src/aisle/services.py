@@ -5,7 +5,7 @@ shares partitions among workers, rows are shared by SKIP LOCKED, scripts decide 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -28,6 +28,7 @@ from aisle.limits import (
     ASK_AGAIN_INTERVAL_SECONDS,
     EXPIRE_INTERVAL_SECONDS,
     LANES_INTERVAL_SECONDS,
+    REVIVE_SECONDS,
     STATE_INTERVAL_SECONDS,
     SWEEP_INTERVAL_SECONDS,
 )
@@ -48,9 +49,9 @@ from aisle.ticketing.catalogue import Catalogue
 from aisle.ticketing.worker import TicketingWorker
 from aisle.worker import Handle, run_worker
 
-SERVICES = {"booking": BOOKING, "reservation": RESERVATION, "ticketing": TICKETING}
+Work = Callable[[], Coroutine[None, None, None]]
 
-Work = dict[str, Coroutine[None, None, None]]
+SERVICES = {"booking": BOOKING, "reservation": RESERVATION, "ticketing": TICKETING}
 
 log = structlog.get_logger()
 
@@ -76,16 +77,14 @@ class Parts:
 
 @asynccontextmanager
 async def running_services(
-    parts: Parts, roles: Sequence[str], resolver: Resolver | None = None, more: Work | None = None
+    parts: Parts, roles: Sequence[str], resolver: Resolver | None = None, more: Mapping[str, Work] | None = None
 ) -> AsyncIterator[None]:
     """Everything the roles do in the background, until the block ends. What is cut off is done again by the next."""
     background = {**_background(parts, roles), **(more or {})}
     if "booking" in roles and resolver is not None:
-        background["payments"] = resolver.run()
-        background["books"] = watch_books_for_ever(resolver.till)
-    tasks: list[asyncio.Task[None]] = [asyncio.create_task(work, name=name) for name, work in background.items()]
-    for task in tasks:
-        task.add_done_callback(_say_why)
+        background["payments"] = resolver.run
+        background["books"] = lambda: watch_books_for_ever(resolver.till)
+    tasks = [asyncio.create_task(_kept_up(name, work), name=name) for name, work in background.items()]
     try:
         yield
     finally:
@@ -94,26 +93,41 @@ async def running_services(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _background(parts: Parts, roles: Sequence[str]) -> Work:
-    work: Work = {}
+async def _kept_up(name: str, work: Work) -> None:
+    """Begin the work anew whenever it dies of something that it did not foresee: a process must not live without it."""
+    while True:
+        task = asyncio.create_task(work(), name=name)
+        try:
+            await asyncio.wait({task})
+        finally:
+            await _stop(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("background_work_died", task=name, exc_info=task.exception())
+        await asyncio.sleep(REVIVE_SECONDS)
+
+
+def _background(parts: Parts, roles: Sequence[str]) -> dict[str, Work]:
+    work: dict[str, Work] = {}
     services = [role for role in roles if role in SERVICES]
-    work["own-state"] = _show_own_state_for_ever(parts)
+    work["own-state"] = lambda: _show_own_state_for_ever(parts)
     if services:
-        work["lanes"] = _serve_lanes(parts, services)
+        work["lanes"] = lambda: _serve_lanes(parts, services)
     if "booking" in roles:
-        work["booking-relay"] = parts.relays["booking"].run()
-        work["expiry"] = expire_for_ever(
+        work["booking-relay"] = parts.relays["booking"].run
+        work["expiry"] = lambda: expire_for_ever(
             parts.database, parts.relays["booking"], clock=parts.clock, interval_s=EXPIRE_INTERVAL_SECONDS
         )
-        work["ask-again"] = _ask_again_for_ever(parts)
-        work["forget"] = forget_for_ever(parts.database, days=parts.config.retention_days, clock=parts.clock)
+        work["ask-again"] = lambda: _ask_again_for_ever(parts)
+        work["forget"] = lambda: forget_for_ever(parts.database, days=parts.config.retention_days, clock=parts.clock)
     if "ticketing" in roles:
-        work["ticketing-relay"] = parts.relays["ticketing"].run()
-        work["make-ready"] = make_ready_for_ever(parts.database, parts.store, parts.catalogue, clock=parts.clock)
+        work["ticketing-relay"] = parts.relays["ticketing"].run
+        work["make-ready"] = lambda: make_ready_for_ever(
+            parts.database, parts.store, parts.catalogue, clock=parts.clock
+        )
     if "reservation" in roles:
-        work["gate"] = watch_gate_for_ever(parts.database, parts.store, parts.gate)
+        work["gate"] = lambda: watch_gate_for_ever(parts.database, parts.store, parts.gate)
         report = counted_lapses(report_lapsed(parts.database), parts.metrics.work)
-        work["sweeper"] = sweep_for_ever(parts.store, interval_s=SWEEP_INTERVAL_SECONDS, report=report)
+        work["sweeper"] = lambda: sweep_for_ever(parts.store, interval_s=SWEEP_INTERVAL_SECONDS, report=report)
     return work
 
 
@@ -131,7 +145,7 @@ async def _serve_lanes(parts: Parts, services: Sequence[str]) -> None:
                     log.warning("lane_waits", lane=lane, reason=error.detail)
                     continue
                 for service in services:
-                    await _start_worker(stack, parts, lane, SERVICES[service], handlers[service])
+                    _start_worker(stack, parts, lane, SERVICES[service], handlers[service])
                 served.add(lane)
             await asyncio.sleep(LANES_INTERVAL_SECONDS)
 
@@ -148,15 +162,19 @@ def _handlers(parts: Parts) -> dict[str, Handle]:
     }
 
 
-async def _start_worker(stack: AsyncExitStack, parts: Parts, lane: str, service: str, handle: Handle) -> None:
-    reader = await stack.enter_async_context(
-        open_reader(parts.config.kafka, group(service, lane), topics_to(service, lane))
-    )
-    parts.readers[group(service, lane)] = reader
-    worker = run_worker(service, lane, reader, parts.writer, handle, buried=_count_buried(parts, lane))
-    task = asyncio.create_task(worker, name=f"{service}-{lane}")
-    task.add_done_callback(_say_why)
-    stack.push_async_callback(_stop, task)
+def _start_worker(stack: AsyncExitStack, parts: Parts, lane: str, service: str, handle: Handle) -> None:
+    name = group(service, lane)
+
+    async def work() -> None:
+        # A worker that dies takes its reader along: what it had read and not done comes again to the next.
+        async with open_reader(parts.config.kafka, name, topics_to(service, lane)) as reader:
+            parts.readers[name] = reader
+            try:
+                await run_worker(service, lane, reader, parts.writer, handle, buried=_count_buried(parts, lane))
+            finally:
+                del parts.readers[name]
+
+    stack.push_async_callback(_stop, asyncio.create_task(_kept_up(name, work), name=name))
 
 
 async def _lanes(parts: Parts) -> list[str]:
@@ -209,8 +227,3 @@ def _count_buried(parts: Parts, lane: str) -> Callable[[int], None]:
 async def _stop(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-
-
-def _say_why(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        log.error("background_work_died", task=task.get_name(), exc_info=task.exception())

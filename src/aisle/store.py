@@ -21,6 +21,10 @@ from aisle.store_probe import Server, probe
 from respline import NotSent, OutcomeUnknown, ServerError
 
 SCRIPT_LOADS_MAX = 3
+# A server that takes no writes for a while: no memory, no disk, loading, busy, not the primary. It has done nothing.
+REFUSES_FOR_NOW = frozenset(
+    {"OOM", "MISCONF", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN"}
+)
 
 Argument = bytes | str | int | float
 Keys = Sequence[bytes | str]
@@ -95,6 +99,7 @@ class Store:
             await self.call(b"SCRIPT", b"LOAD", script.source)
             for n, reply in zip(missing, await self._send([commands[n] for n in missing]), strict=True):
                 replies[n] = reply
+        self._require_taken(replies)
         for n, reply in enumerate(replies):
             if isinstance(reply, ServerError):
                 self._metrics.store_errors_total.labels("script").inc()
@@ -126,6 +131,16 @@ class Store:
         )
         return [reply for [reply] in runs]
 
+    def _require_taken(self, replies: Sequence[Any]) -> None:
+        """Raise if the server refused some of it for now: that is no fault of what was sent, and may be sent again."""
+        refused = [reply for reply in replies if isinstance(reply, ServerError) and reply.code in REFUSES_FOR_NOW]
+        if not refused:
+            return
+        self._metrics.store_errors_total.labels("refused").inc()
+        if len(refused) < len(replies):
+            raise StoreOutcomeUnknown(f"the store took some of it only: {refused[0]}")
+        raise StoreUnavailable(f"the store refuses: {refused[0]}")
+
     def _timer(self, script: str) -> Callable[[float], None]:
         # Looking a label up costs more than measuring with it, so each script's is looked up once.
         timer = self._timers.get(script)
@@ -155,8 +170,9 @@ class Store:
         except asyncio.CancelledError:
             self.breaker.abandoned()
             raise
-        except ServerError:
+        except ServerError as error:
             self.breaker.succeeded()
+            self._require_taken([error])
             raise
         self.breaker.succeeded()
         return reply

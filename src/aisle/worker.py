@@ -13,6 +13,7 @@ import msgspec
 import structlog
 
 from aisle.crash_points import crash_point
+from aisle.db import is_away
 from aisle.errors import Problem, StoreScriptFailed
 from aisle.limits import WORKER_TRIES_MAX, WORKER_WAIT_SECONDS_MAX
 from aisle.log import LogReader, LogUnavailable, LogWriter, Received
@@ -20,10 +21,9 @@ from aisle.messages import Message, decode
 
 Handle = Callable[[Sequence[Message]], Awaitable[Sequence[Message]]]
 
-# What says that a dependency is away or busy, not that the message is bad.
-AWAY = (Problem, OSError, TimeoutError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError,
-        asyncpg.CannotConnectNowError, asyncpg.TooManyConnectionsError, asyncpg.SerializationError,
-        asyncpg.DeadlockDetectedError, asyncpg.QueryCanceledError)  # fmt: skip
+# What may say that a dependency is away or busy, not that the message is bad; a Problem always does.
+PERHAPS_AWAY = (Problem, OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError,
+                asyncpg.InternalClientError)  # fmt: skip
 # What one message can cause that another would not.
 POISON = (StoreScriptFailed, asyncpg.PostgresError, ValueError, LookupError, TypeError)
 
@@ -110,7 +110,9 @@ async def _patiently(name: str, act: Callable[[], Awaitable[None]]) -> None:
     while True:
         try:
             return await act()
-        except AWAY as error:
+        except PERHAPS_AWAY as error:
+            if not isinstance(error, Problem) and not is_away(error):
+                raise
             log.warning("worker_waits", worker=name, reason=str(error), seconds=pause_s)
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, WORKER_WAIT_SECONDS_MAX)

@@ -91,7 +91,7 @@ async def test_acknowledged_claims_survive_a_kill_in_the_middle_of_many(tmp_path
 
 
 def cuts_of(transaction: bytes) -> list[int]:
-    """Where the file is torn: in `make chaos` at every byte. Else at every byte of MULTI and of EXEC, and of each
+    """Where the file is torn: in `make kills` at every byte. Else at every byte of MULTI and of EXEC, and of each
     command between them before it, in its middle, before its last byte: a reader sees no other difference there.
     """
     everywhere = range(len(transaction) + 1)

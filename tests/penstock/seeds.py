@@ -1,6 +1,6 @@
-"""The seeds of a test that leaves much to chance: one in `make test`, as many as fit the time in `make chaos`.
+"""The seeds of a test that leaves much to chance: one in `make test`, as many as fit the time in `make kills`.
 
-`make chaos SEED=7 MINUTES=30` goes on from seed 7 for half an hour; without SEED it begins at the present time.
+`make kills SEED=7 MINUTES=30` goes on from seed 7 for half an hour; without SEED it begins at the present time.
 A failure names its seed, and `SEED=<that> MINUTES=0` does that one again.
 """
 

@@ -1,7 +1,7 @@
 """Brokers, the store and a client are killed again and again, in the middle of whatever they do.
 
 Records are written by an idempotent producer and copied by a program in transactions. In the end every acknowledged
-record is in both topics, once, in its order, and no transaction is left open. `make chaos` does it for many seeds.
+record is in both topics, once, in its order, and no transaction is left open. `make kills` does it for many seeds.
 """
 
 import contextlib
