@@ -20,6 +20,7 @@ QUICK = (
     "the store is out of memory",
     "webhooks: twenty at once, forged, old, of nobody",
 )
+SHORT = (("hold_seconds", 6), ("hold_seconds_max", 12), ("payment_seconds", 8))
 CATALOGUE = {f"F{n}" for n in (*range(1, 21), *range(23, 31))}
 
 
@@ -39,7 +40,9 @@ def test_a_seed_is_a_plan():
 @pytest.mark.long
 async def test_whatever_breaks_nothing_is_sold_twice_lost_or_paid_for_in_vain():
     said: list[str] = []
-    outcome = await run(Options(seed=1, seconds=12, buyers=8, nodes=1, faults=QUICK, deep=False), said.append)
+    outcome = await run(
+        Options(seed=1, seconds=12, buyers=8, nodes=1, faults=QUICK, deep=False, settings=SHORT), said.append
+    )
     report = as_json(outcome)
     assert outcome.clean, table(report)
     assert not report["faults_that_failed"], table(report)

@@ -60,6 +60,10 @@ class Nursery:
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
+        self._listener.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
 
     def _listen(self) -> None:
         assert self._process.stdout is not None

@@ -44,6 +44,7 @@ class Options:
     at_once: int = 2
     faults: tuple[str, ...] = ()  # all of them
     deep: bool = True
+    settings: tuple[tuple[str, Any], ...] = ()  # other than the usual
     keep: Path | None = None  # where the servers' data and logs stay
 
 
@@ -66,7 +67,9 @@ async def run(options: Options, say: Any = print) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="aisle-chaos-", ignore_cleanup_errors=True) as temporary:
         folder = options.keep or Path(temporary)
         _let_through(Path(temporary))
-        async with World(folder, options.seed, nodes=options.nodes) as world:
+        async with World(
+            folder, options.seed, nodes=options.nodes, keeps=options.keep is not None, **dict(options.settings)
+        ) as world:
             say(f"seed {options.seed}: the world is up after {time.monotonic() - started:.0f} s")
             nemesis, verdict = await _sell_and_break(world, options, say)
     return Outcome(options, verdict, nemesis, time.monotonic() - started)

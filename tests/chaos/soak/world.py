@@ -136,8 +136,9 @@ class Node:
 
 
 class World:
-    def __init__(self, folder: Path, seed: int, *, nodes: int = 2) -> None:
-        self.folder, self.seed, self.nodes_wanted = folder, seed, nodes
+    def __init__(self, folder: Path, seed: int, *, nodes: int = 2, keeps: bool = False, **settings: Any) -> None:
+        self.folder, self.seed, self.nodes_wanted, self.keeps = folder, seed, nodes, keeps
+        self.settings = {**SETTINGS, **settings}
         self.nodes: list[Node] = []
         self.links: dict[str, Link] = {}
         self.has_disks = False
@@ -159,6 +160,9 @@ class World:
         await self.stack.aclose()
         self._forks.shutdown()
         for path in reversed(self._mounted):
+            if self.keeps:
+                leave_out = shutil.ignore_patterns("filler", "postgres", "run", "secrets")
+                shutil.copytree(path, self.folder / "kept" / path.name, ignore=leave_out, dirs_exist_ok=True)
             children.run(["umount", "-l", str(path)], check=False)
 
     async def born(self, command: list[str], env: dict[str, str], output: Path) -> Child:
@@ -189,7 +193,7 @@ class World:
         self.broker = await asyncio.to_thread(self._start_broker, log.port, broker_store.port)
         self.config = Config(
             database_url=self.postgres.tcp_url, store_url=self.store.tcp_url, store_prefix="chaos:",
-            kafka=f"{LOCALHOST}:{self.broker_port}", secret_key=secrets.token_hex(32), **SETTINGS,
+            kafka=f"{LOCALHOST}:{self.broker_port}", secret_key=secrets.token_hex(32), **self.settings,
         )  # fmt: skip
         await migrate(self.config)
         self.stage = Stage(self.config, self.folder, None)
