@@ -54,7 +54,7 @@ class Consumer:
     code = KafkaError._TRANSPORT
 
     def __init__(self, settings) -> None:
-        self._news = [SimpleNamespace(error=lambda: KafkaError(self.code))]
+        self._news = [SimpleNamespace(error=lambda: KafkaError(self.code), timestamp=lambda: (0, 0))]
 
     def subscribe(self, names) -> None: ...
 
