@@ -5,13 +5,17 @@ PYTEST_WORKERS ?= 4
 PYTEST = .venv/bin/pytest -n $(PYTEST_WORKERS) --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help up setup test check docs screenshots bench chaos kills simulate lock clean
+.PHONY: help up scale setup test check docs screenshots bench chaos kills simulate lock clean
 
 help:  ## list the verbs
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 up: .venv/runtime  ## install, start everything, load a demo hall, print the address; Ctrl-C stops
 	@.venv/bin/aisle up --demo
+
+scale: .venv/runtime  ## the same on Apache Kafka, a store cluster and two processes a role, on this machine
+	@deploy/fetch-kafka.sh
+	@AISLE_DATA_DIR=.aisle-scale .venv/bin/aisle scale --demo
 
 setup: .venv/development  ## install only
 
@@ -35,7 +39,8 @@ chaos: .venv/development  ## people buy while everything breaks, MINUTES (10) lo
 
 kills: .venv/development  ## the scripted fault tests, those with dice for MINUTES (10) from SEED on
 	CHAOS_SEED=$(SEED) CHAOS_MINUTES=$(or $(MINUTES),10) $(PYTEST) \
-		-o faulthandler_timeout=0 tests/chaos tests/penstock/test_kills.py tests/penstock/test_transactions_crash.py
+		-o faulthandler_timeout=0 tests/chaos tests/scale tests/penstock/test_kills.py tests/penstock/test_transactions_crash.py
+	.venv/bin/pytest --scale tests/stories
 
 simulate: .venv/development  ## HISTORIES from SEED (0) on in PROCESSES (2), kept in INTO; SEED alone tells one in full
 	@.venv/bin/python -m tests.simulation --seed $(or $(SEED),0) $(if $(HISTORIES)$(if $(SEED),,1), \
@@ -53,7 +58,7 @@ lock:  ## pin every dependency with its hashes (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --extra build --extra dev -c requirements.txt pyproject.toml -o requirements-dev.txt
 
 clean:  ## remove the environment, the data and the caches
-	rm -rf .venv .aisle .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	rm -rf .venv .aisle .aisle-scale .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Aisle needs Python 3.11 or newer")'

@@ -31,6 +31,7 @@ from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from tests.people import Person
+    from tests.scale.topology import ScaleStage
     from tests.stage import Stage
 
 _prefixes = itertools.count()
@@ -72,6 +73,9 @@ class ServersOfTheRun:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--no-servers", action="store_true", help="for tests that need none: start no PostgreSQL and Valkey"
+    )
+    parser.addoption(
+        "--scale", action="store_true", help="every module's stage is the topology of many processes on Apache Kafka"
     )
 
 
@@ -149,6 +153,17 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(scope="session")
+def scale(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[ScaleStage]":
+    """Two processes a role on Apache Kafka and a store cluster, for tests that are marked with `ON_SCALE`."""
+    from tests.scale.topology import running_topology
+    from tests.stage import require_no_drift
+
+    with running_topology(tmp_path_factory.mktemp("scale")) as stage:
+        yield stage
+        stage.look(require_no_drift)
+
+
 @pytest.fixture
 def config(database_url: str, servers: Servers, worker_id: str) -> Config:
     """Settings that point at this worker's database and at keys no other test uses."""
@@ -168,10 +183,18 @@ def settings() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def stage(servers: Servers, tmp_path_factory: pytest.TempPathFactory, settings: dict[str, Any]) -> "Iterator[Stage]":
+def stage(
+    servers: Servers,
+    tmp_path_factory: pytest.TempPathFactory,
+    settings: dict[str, Any],
+    request: pytest.FixtureRequest,
+) -> "Iterator[Stage]":
     """The whole product, running, for the tests of a module."""
     from tests.stage import running_stage
 
+    if request.config.getoption("--scale"):
+        yield request.getfixturevalue("scale")
+        return
     with running_stage(servers, tmp_path_factory.mktemp("stage"), **settings) as stage:
         yield stage
 

@@ -6,13 +6,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 # Apache Kafka's jars, for the tests that run on the original too.
-if [ ! -d .cache/kafka ] && command -v java >/dev/null 2>&1 && command -v mvn >/dev/null 2>&1; then
-    mkdir -p .cache
-    rm -rf .cache/kafka.new
-    mvn -q -B -f compat/kafka/pom.xml dependency:copy-dependencies -DincludeScope=runtime \
-        -DoutputDirectory="$PWD/.cache/kafka.new" >/dev/null || echo "Apache Kafka's jars could not be fetched"
-    [ ! -d .cache/kafka.new ] || mv .cache/kafka.new .cache/kafka
-fi
+deploy/fetch-kafka.sh >/dev/null 2>&1 || echo "Apache Kafka's jars could not be fetched"
 
 # Quix Streams in an environment of its own; a test that cannot have it says why.
 .venv/bin/python -m tests.quix >/dev/null 2>&1 || echo "Quix Streams could not be installed"
@@ -25,6 +19,7 @@ need redis-server redis-server
 need kcat kcat
 need chromium chromium
 need promtool prometheus
+[ -x /usr/lib/postgresql/15/bin/postgres ] || missing="$missing postgresql-15"
 
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then

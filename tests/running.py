@@ -13,10 +13,12 @@ import httpx
 import msgspec
 import psutil
 
-from aisle.config import PREFIX, Config
+from aisle.config import PREFIX, Config, environment_of
 from aisle.embedded.server import free_port
 from tests import children
 from tests.patience import PATIENCE_SECONDS
+
+as_environment = environment_of
 
 
 def run_aisle(
@@ -56,16 +58,6 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def as_environment(config: Config) -> dict[str, str]:
-    defaults = Config()
-    changed = {
-        name: getattr(config, name)
-        for name in Config.__struct_fields__
-        if getattr(config, name) != getattr(defaults, name)
-    }
-    return {PREFIX + name.upper(): str(value) for name, value in changed.items()}
 
 
 def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:

@@ -30,6 +30,7 @@ from aisle.booking.payment_api import money_routes
 from aisle.booking.place import Placer
 from aisle.booking.review_api import review_routes
 from aisle.bridges import counts_of, everything_counted, open_gate, pool_counts_of, sales_from, switch_sale
+from aisle.browsing import Browsing, open_browsing
 from aisle.cart_bridges import holder_and_checkout
 from aisle.config import Config
 from aisle.db import check_database, open_database
@@ -45,6 +46,7 @@ from aisle.live.api import live_routes
 from aisle.live.hub import Hub
 from aisle.live_bridges import open_live
 from aisle.log import LogWriter, open_writer, require_log
+from aisle.log_address import log_address
 from aisle.metrics import Metrics, watch_event_loop
 from aisle.migrate import pending_migrations
 from aisle.money_bridges import money_desk, open_counter, review_desk
@@ -89,8 +91,8 @@ async def _serve_on(listener: socket.socket, config: Config, roles: Sequence[str
     database = await stack.enter_async_context(open_database(config))
     store = await stack.enter_async_context(open_store(config, metrics))
     await _require_schema(database)
-    await require_log(config.kafka, config.store_connect_timeout)
-    writer = await stack.enter_async_context(open_writer(config.kafka))
+    await require_log(log_address(config), config.store_connect_timeout)
+    writer = await stack.enter_async_context(open_writer(log_address(config)))
     parts = await _parts(config, database, store, writer, metrics)
     desk = await stack.enter_async_context(open_desk(config, database, store))
     sales = sales_desk(parts)
@@ -100,7 +102,8 @@ async def _serve_on(listener: socket.socket, config: Config, roles: Sequence[str
     counter = await open_counter(parts, metrics, stack) if not {"api", "booking"}.isdisjoint(roles) else None
     if "api" in roles:
         assert counter is not None
-        routers += [*_api_routers(parts, desk, stack), *door_routers(parts, desk), sales_routes(sales)]
+        browsing = await stack.enter_async_context(open_browsing(config, database))
+        routers += [*_api_routers(parts, desk, browsing, stack), *door_routers(parts, desk), sales_routes(sales)]
         routers += [money_routes(money_desk(parts, counter)), review_routes(review_desk(parts, counter))]
         routers += ops_routers(parts, desk)
     _show_pool(database, config, metrics)
@@ -153,7 +156,7 @@ async def _parts(config: Config, database: asyncpg.Pool, store: Store, writer: L
     return Parts(config, database, store, inventory, pools, gate, writer, catalogue, relays, _now, metrics)
 
 
-def _api_routers(parts: Parts, desk: Desk, stack: AsyncExitStack) -> list[Router]:
+def _api_routers(parts: Parts, desk: Desk, browsing: Browsing, stack: AsyncExitStack) -> list[Router]:
     find_sale = sales_from(parts.catalogue)
     left = SeatsLeft(partial(everything_counted, parts.store, parts.pools, parts.catalogue))
     work = parts.metrics.work
@@ -175,6 +178,7 @@ def _api_routers(parts: Parts, desk: Desk, stack: AsyncExitStack) -> list[Router
         counts=partial(counts_of, parts.store),
         pool_counts=partial(pool_counts_of, parts.pools),
         switch=partial(switch_sale, parts.inventory, parts.pools),
+        browsing=browsing,
     )
     holder, checkout = holder_and_checkout(parts, find_sale, stack)
     bookings = BookingDesk(parts.database, placer, holder, checkout, parts.relays["booking"], find_sale, parts.clock)

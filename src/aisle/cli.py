@@ -9,6 +9,7 @@ import os
 import resource
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import uvloop
 
@@ -45,6 +46,13 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--demo", action="store_true", help="load the demonstration, with logins that everybody knows")
     up.set_defaults(verb=_up)
 
+    scale = verbs.add_parser("scale", help="the same on Apache Kafka, a store cluster and two processes a role")
+    scale.add_argument("--demo", action="store_true", help="load the demonstration, with logins that everybody knows")
+    scale.add_argument(
+        "--kafka-jars", default=".cache/kafka", metavar="DIR", help="jars of Apache Kafka 4 (default .cache/kafka)"
+    )
+    scale.set_defaults(verb=_scale)
+
     serve = verbs.add_parser("serve", help="run roles of the platform against given servers")
     serve.add_argument("--roles", default="api,booking,reservation,ticketing", help="comma-separated; all by default")
     serve.set_defaults(verb=_serve)
@@ -67,6 +75,12 @@ def _up(arguments: argparse.Namespace) -> int:
     from aisle.up import up
 
     return up(read_config(os.environ), demo=arguments.demo)
+
+
+def _scale(arguments: argparse.Namespace) -> int:
+    from aisle.one_box import scale
+
+    return scale(read_config(os.environ), jars=Path(arguments.kafka_jars), demo=arguments.demo)
 
 
 def _serve(arguments: argparse.Namespace) -> int:

@@ -22,14 +22,7 @@ def mount_bench(verbs: "argparse._SubParsersAction[Any]") -> None:
     )
     inventory.set_defaults(verb=_inventory)
 
-    sellout = names.add_parser("sellout", help="an event sold out over HTTP, with everything switched on")
-    sellout.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    sellout.add_argument("--quick", action="store_true", help="a tiny hall: shows that it works, measures nothing")
-    sellout.add_argument(
-        "--order", choices=["random", "hot"], default="random", help="hot: everybody wants the best seats that are left"
-    )
-    sellout.add_argument("--parties", choices=["two", "mix"], default="two", help="mix: parties of 1 to 6")
-    sellout.set_defaults(verb=_sellout)
+    _mount_sellout(names)
 
     pay = names.add_parser("pay", help="a sold-out event paid for over HTTP with the sandbox provider")
     pay.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
@@ -71,6 +64,23 @@ def mount_bench(verbs: "argparse._SubParsersAction[Any]") -> None:
     capacity.set_defaults(verb=_capacity)
 
 
+def _mount_sellout(names: "argparse._SubParsersAction[Any]") -> None:
+    sellout = names.add_parser("sellout", help="an event sold out over HTTP, with everything switched on")
+    sellout.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    sellout.add_argument("--quick", action="store_true", help="a tiny hall: shows that it works, measures nothing")
+    sellout.add_argument(
+        "--order", choices=["random", "hot"], default="random", help="hot: everybody wants the best seats that are left"
+    )
+    sellout.add_argument("--parties", choices=["two", "mix"], default="two", help="mix: parties of 1 to 6")
+    sellout.add_argument(
+        "--topology", choices=["embedded", "scale"], default="embedded", help="scale: as `aisle scale` starts it"
+    )
+    sellout.add_argument(
+        "--kafka-jars", default=".cache/kafka", metavar="DIR", help="for --topology scale (default .cache/kafka)"
+    )
+    sellout.set_defaults(verb=_sellout)
+
+
 def _inventory(arguments: argparse.Namespace) -> int:
     from aisle.bench.inventory import bench_inventory
 
@@ -85,7 +95,9 @@ def _sellout(arguments: argparse.Namespace) -> int:
     from aisle.bench.rush import FULL, QUICK
     from aisle.bench.sellout import sell_out
 
-    result = sell_out(QUICK if arguments.quick else FULL, order=arguments.order, parties=arguments.parties)
+    jars = Path(arguments.kafka_jars) if arguments.topology == "scale" else None
+    size = QUICK if arguments.quick else FULL
+    result = sell_out(size, order=arguments.order, parties=arguments.parties, topology=jars)
     show(result, as_json=arguments.json)
     return 1 if result["oversold"] or result["lost"] or result["drift"] else 0
 

@@ -14,6 +14,7 @@ import msgspec
 
 from aisle.config import read_config
 from aisle.errors import StartupError
+from aisle.log_address import LogAddress, log_address
 from aisle.servers_file import with_running_servers
 
 if TYPE_CHECKING:
@@ -87,16 +88,17 @@ async def _note(lanes: dict[str, int]) -> None:
         await connection.close()
 
 
-def _lanes(wanted: str | None) -> tuple[str, Sequence[str]]:
+def _lanes(wanted: str | None) -> tuple[LogAddress, Sequence[str]]:
     from aisle.dead_letters import find_lanes
 
     config = with_running_servers(read_config(os.environ))
     if not config.kafka:
         raise StartupError(f"AISLE_KAFKA is not set and no `aisle up` runs on {config.data_dir}: there is no log")
-    lanes = find_lanes(config.kafka)
+    address = log_address(config)
+    lanes = find_lanes(address)
     if wanted is not None and wanted not in lanes:
         raise StartupError(f"there is no lane {wanted[:40]!r}")
-    return config.kafka, lanes if wanted is None else [wanted]
+    return address, lanes if wanted is None else [wanted]
 
 
 def _shown(letter: "DeadLetter") -> dict[str, Any]:

@@ -29,6 +29,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     database_url: Annotated[
         str, Meta(description="PostgreSQL 15 or newer, `postgresql://user:password@host/db`. Empty: embedded.")
     ] = ""
+    database_read_url: Annotated[
+        str,
+        Meta(description="A read replica for browsing and searching events, never for decisions. Empty: none."),
+    ] = ""
     database_pool_size: Annotated[
         int, Meta(description="Most PostgreSQL connections of one process.", ge=1, le=500)
     ] = 20
@@ -65,6 +69,21 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     kafka: Annotated[
         str, Meta(description="Kafka bootstrap servers, `host:port[,host:port]`. Empty: embedded Penstock.")
     ] = ""
+
+    kafka_security: Annotated[
+        Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"],
+        Meta(description="How to talk to Kafka: openly, by TLS (`ssl`), and with a login (`sasl_...`)."),
+    ] = "plaintext"
+    kafka_sasl_mechanism: Annotated[
+        Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"], Meta(description="How to log in to Kafka.")
+    ] = "SCRAM-SHA-512"
+    kafka_username: Annotated[str, Meta(description="User name at Kafka, where it asks for one.")] = ""
+    kafka_password: Annotated[str, Meta(description="Password at Kafka.")] = ""
+    kafka_ca_file: Annotated[
+        str, Meta(description="Certificates that Kafka's own is checked against. Empty: those of the system.")
+    ] = ""
+    kafka_cert_file: Annotated[str, Meta(description="Our certificate, where Kafka asks for one (PEM).")] = ""
+    kafka_key_file: Annotated[str, Meta(description="The key of our certificate (PEM).")] = ""
 
     hold_seconds: Annotated[int, Meta(description="How long a hold lasts.", ge=5, le=86_400)] = 600
     hold_seconds_max: Annotated[
@@ -180,6 +199,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = "info"
 
     def __post_init__(self) -> None:
+        logs_in = self.kafka_security.startswith("sasl")
+        if logs_in and not (self.kafka_username and self.kafka_password):
+            raise ValueError(f"AISLE_KAFKA_SECURITY={self.kafka_security} needs AISLE_KAFKA_USERNAME and _PASSWORD")
+        if not logs_in and (self.kafka_username or self.kafka_password):
+            raise ValueError("AISLE_KAFKA_USERNAME and _PASSWORD need AISLE_KAFKA_SECURITY=sasl_ssl or sasl_plaintext")
+        if bool(self.kafka_cert_file) != bool(self.kafka_key_file):
+            raise ValueError("AISLE_KAFKA_CERT_FILE and AISLE_KAFKA_KEY_FILE go together")
         if self.hold_seconds_max < self.hold_seconds:
             raise ValueError("AISLE_HOLD_SECONDS_MAX is shorter than AISLE_HOLD_SECONDS")
         if self.payment_provider == "stripe" and not (self.stripe_secret_key and self.stripe_webhook_secret):
@@ -216,6 +242,17 @@ def _read_value(variable: str, path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise StartupError(f"{variable}: cannot read {path}: {reason}") from None
+
+
+def environment_of(config: Config) -> dict[str, str]:
+    """The variables that give another process these settings; those at their default are left out.
+
+    A child inherits the environment: a file that this process has read must not contradict what it passes on.
+    """
+    defaults = Config()
+    values = {name: getattr(config, name) for name in Config.__struct_fields__}
+    given = {PREFIX + name.upper(): str(value) for name, value in values.items() if value != getattr(defaults, name)}
+    return {**given, **{name + IN_A_FILE: "" for name in given}}
 
 
 def _did_you_mean(variable: str, known: Mapping[str, str]) -> str:

@@ -43,7 +43,7 @@ AWAY = (
 @asynccontextmanager
 async def open_database(config: Config) -> AsyncIterator[asyncpg.Pool]:
     """Open the pool, make sure the server can carry us, close the pool on the way out."""
-    pool = await _create_pool(config)
+    pool = await open_pool(config)
     try:
         async with pool.acquire() as connection:
             await require_version(connection)
@@ -102,16 +102,16 @@ async def check_database(pool: asyncpg.Pool, timeout_s: float) -> None:
         await connection.fetchval("select 1")
 
 
-async def _create_pool(config: Config) -> asyncpg.Pool:
+async def open_pool(config: Config, *, min_size: int = 1, **session: str) -> asyncpg.Pool:
     with _clear_errors(config.database_url):
         return await asyncpg.create_pool(
             config.database_url,
-            min_size=1,
+            min_size=min_size,
             max_size=config.database_pool_size,
             timeout=config.database_timeout,
             command_timeout=config.database_timeout,
             reset=_keep_as_it_is,
-            server_settings=SESSION,
+            server_settings=SESSION | session,
         )
 
 

@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 from aisle.errors import StartupError
 from aisle.limits import DEAD_LETTERS_MAX, LOG_ADMIN_SECONDS_MAX
 from aisle.log import RELIABLE
+from aisle.log_address import Address, client_settings
 from aisle.messages import dead_letters
 
 TOPIC = re.compile(r"event-id-(.+)______dead-letters")
@@ -39,19 +40,19 @@ class DeadLetter(msgspec.Struct, frozen=True):
     value: bytes
 
 
-def find_lanes(bootstrap: str) -> list[str]:
+def find_lanes(address: Address) -> list[str]:
     """The lanes that have a dead-letter topic."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin = AdminClient({**client_settings(address), "log_level": 0})
     try:
         known = admin.list_topics(timeout=ANSWER_SECONDS_MAX).topics
     except KafkaException:
-        raise StartupError(f"Kafka at {bootstrap} does not answer") from None
+        raise StartupError(f"Kafka at {address} does not answer") from None
     return sorted(match[1] for name in known if (match := TOPIC.fullmatch(name)))
 
 
-def read_dead_letters(bootstrap: str, lane: str, *, replayed_too: bool = False) -> list[DeadLetter]:
+def read_dead_letters(address: Address, lane: str, *, replayed_too: bool = False) -> list[DeadLetter]:
     """Up to DEAD_LETTERS_MAX of a lane, oldest first; those that were replayed are left out."""
-    with _reader(bootstrap, lane) as (consumer, partition):
+    with _reader(address, lane) as (consumer, partition):
         low, high = consumer.get_watermark_offsets(partition, timeout=ANSWER_SECONDS_MAX)
         first = low if replayed_too else max(low, _replayed_up_to(consumer, partition))
         last = min(high, first + DEAD_LETTERS_MAX)
@@ -59,11 +60,11 @@ def read_dead_letters(bootstrap: str, lane: str, *, replayed_too: bool = False) 
         return list(_read(consumer, lane, last)) if first < last else []
 
 
-def count_dead_letters(bootstrap: str) -> dict[str, int]:
+def count_dead_letters(address: Address) -> dict[str, int]:
     """Lane -> dead letters that wait there, for lanes that have some; of the first LANES_MAX lanes."""
     waiting = {}
-    for lane in find_lanes(bootstrap)[:LANES_MAX]:
-        with _reader(bootstrap, lane) as (consumer, partition):
+    for lane in find_lanes(address)[:LANES_MAX]:
+        with _reader(address, lane) as (consumer, partition):
             low, high = consumer.get_watermark_offsets(partition, timeout=ANSWER_SECONDS_MAX)
             left = high - max(low, _replayed_up_to(consumer, partition)) if high > low else 0
         if left > 0:
@@ -71,24 +72,24 @@ def count_dead_letters(bootstrap: str) -> dict[str, int]:
     return waiting
 
 
-def replay(bootstrap: str, lane: str, letters: Sequence[DeadLetter]) -> int:
+def replay(address: Address, lane: str, letters: Sequence[DeadLetter]) -> int:
     """Send these back where they came from, a message that was buried several times once; returns how many.
 
     Bytes that are no message at all are passed over: they would only come back. They stay on the topic.
     """
     newest = {(letter.topic, letter.id): letter for letter in letters if letter.kind}
-    _send(bootstrap, list(newest.values()))
-    with _reader(bootstrap, lane) as (consumer, partition):
+    _send(address, list(newest.values()))
+    with _reader(address, lane) as (consumer, partition):
         upto = max(letter.offset for letter in letters) + 1
         consumer.commit(offsets=[TopicPartition(partition.topic, partition.partition, upto)], asynchronous=False)
     return len(newest)
 
 
 @contextmanager
-def _reader(bootstrap: str, lane: str) -> Iterator[tuple[Consumer, TopicPartition]]:
+def _reader(address: Address, lane: str) -> Iterator[tuple[Consumer, TopicPartition]]:
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **client_settings(address),
             "group.id": f"event-id-{lane}_____dead-letters--{lane}",
             "enable.auto.commit": False,
             "log_level": 0,
@@ -150,8 +151,8 @@ class _Who(msgspec.Struct):
     id: str
 
 
-def _send(bootstrap: str, letters: Sequence[DeadLetter]) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, **RELIABLE})
+def _send(address: Address, letters: Sequence[DeadLetter]) -> None:
+    producer = Producer({**client_settings(address), "log_level": 0, **RELIABLE})
     failed: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, message: Any) -> None:

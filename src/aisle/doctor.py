@@ -17,6 +17,7 @@ from aisle.config import Config
 from aisle.db import connect
 from aisle.dead_letters import count_dead_letters
 from aisle.errors import AisleError, StartupError
+from aisle.log_address import LogAddress, log_address
 from aisle.log_lag import count_unread
 from aisle.metrics import Metrics
 from aisle.migrate import pending_migrations
@@ -65,7 +66,7 @@ async def examine(config: Config) -> list[Check]:
         if store is not None:
             clocks["store"] = await _apart(lambda: _time_of(store))
             checks += await _look_into_store(store, connection if ready else None)
-    checks += await _looked("log", config.kafka, lambda: _look_at_log(config.kafka))
+    checks += await _looked("log", config.kafka, lambda: _look_at_log(log_address(config)))
     checks.append(judge_clocks(clocks))
     checks.append(_look_at_disk(config))
     return checks
@@ -131,17 +132,17 @@ async def _closed(store: Store, connection: asyncpg.Connection) -> list[str]:
     return closed
 
 
-async def _look_at_log(bootstrap: str) -> list[Check]:
+async def _look_at_log(address: LogAddress) -> list[Check]:
     dead, unread = await asyncio.gather(
-        asyncio.to_thread(count_dead_letters, bootstrap), asyncio.to_thread(count_unread, bootstrap)
+        asyncio.to_thread(count_dead_letters, address), asyncio.to_thread(count_unread, address)
     )
     behind = {name: count for name, count in unread.items() if count}
     if behind:
         # What is on its way is no finding; what is still there after a while is.
         await asyncio.sleep(UNREAD_SECONDS_MAX)
-        again = await asyncio.to_thread(count_unread, bootstrap)
+        again = await asyncio.to_thread(count_unread, address)
         behind = {name: again[name] for name in behind if again.get(name)}
-    return [Check("log", True, f"Kafka at {bootstrap}"), *judge_log(behind, dead)]
+    return [Check("log", True, f"Kafka at {address}"), *judge_log(behind, dead)]
 
 
 async def _look_at_ticket_keys(connection: asyncpg.Connection, config: Config) -> Check:

@@ -31,6 +31,7 @@ TICKETS_PER_COPY = 50_000
 # Workers
 WORKER_TRIES_MAX = 3
 WORKER_WAIT_SECONDS_MAX = 2.0
+GATE_SECOND_LOOK_SECONDS = 5.0
 GATE_PAUSE_SECONDS_MAX = 30.0
 # Work in the background that died is begun anew after so long.
 REVIVE_SECONDS = 1.0
@@ -111,3 +112,7 @@ SALES_FRESH_SECONDS = 1.0
 SALES_COUNT_SHARE = 0.1
 SALES_EVENTS_KEPT_MAX = 1_000
 SALES_RECENT_BOOKINGS = 12
+
+# Browsing on a read replica: longest wait for it, and how long one that failed is left alone.
+REPLICA_SECONDS_MAX = 2.0
+REPLICA_PAUSE_SECONDS = 5.0

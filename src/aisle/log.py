@@ -20,6 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from aisle.errors import Problem, StartupError
 from aisle.limits import LOG_ADMIN_SECONDS_MAX, LOG_BATCH_MESSAGES_MAX, LOG_DELIVERY_SECONDS_MAX, LOG_QUEUE_MESSAGES_MAX
+from aisle.log_address import Address, client_settings
 from aisle.messages import PARTITIONS, Message, dead_letters, encode, key, topic, topics
 
 READER_MISSED_SECONDS = 6
@@ -64,16 +65,16 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class LogWriter:
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, address: Address) -> None:
         self._producer = Producer(
             {
-                "bootstrap.servers": bootstrap,
+                **client_settings(address),
                 "log_level": 3,
                 "queue.buffering.max.messages": LOG_QUEUE_MESSAGES_MAX,
                 **RELIABLE,
             }
         )
-        self._bootstrap = bootstrap
+        self._address = address
         self._lanes: set[str] = set()
         self._making_lanes = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
@@ -102,7 +103,7 @@ class LogWriter:
         # One at a time: a rush on a new lane would otherwise ask for its topics once a request.
         async with self._making_lanes:
             for lane in lanes - self._lanes:
-                await ensure_lane(self._bootstrap, lane)
+                await ensure_lane(self._address, lane)
                 self._lanes.add(lane)
 
     async def bury(self, received: Sequence[tuple[Received, str, str]]) -> None:
@@ -182,10 +183,10 @@ def _resolve(batches: Sequence[_Batch]) -> None:
 class LogReader:
     """One member of a consumer group. Only offsets of batches that had their effects are ever committed."""
 
-    def __init__(self, bootstrap: str, group: str, names: Sequence[str]) -> None:
+    def __init__(self, address: Address, group: str, names: Sequence[str]) -> None:
         self._consumer = Consumer(
             {
-                "bootstrap.servers": bootstrap,
+                **client_settings(address),
                 "group.id": group,
                 # What `done` was told is committed by the library now and then, when partitions move, and at the end:
                 # a commit a batch would cost more than reading it, and a batch that comes again does no harm.
@@ -273,8 +274,8 @@ def _received(message: Any) -> Received:
 
 
 @asynccontextmanager
-async def open_writer(bootstrap: str) -> AsyncIterator[LogWriter]:
-    writer = LogWriter(bootstrap)
+async def open_writer(address: Address) -> AsyncIterator[LogWriter]:
+    writer = LogWriter(address)
     try:
         yield writer
     finally:
@@ -282,26 +283,43 @@ async def open_writer(bootstrap: str) -> AsyncIterator[LogWriter]:
 
 
 @asynccontextmanager
-async def open_reader(bootstrap: str, group: str, names: Sequence[str]) -> AsyncIterator[LogReader]:
-    reader = LogReader(bootstrap, group, names)
+async def open_reader(address: Address, group: str, names: Sequence[str]) -> AsyncIterator[LogReader]:
+    reader = LogReader(address, group, names)
     try:
         yield reader
     finally:
         await reader.aclose()
 
 
-async def require_log(bootstrap: str, timeout_s: float) -> None:
+async def require_log(address: Address, timeout_s: float) -> None:
     """Raise StartupError with one sentence if nothing that speaks the protocol answers there."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    told: list[KafkaError] = []
+    settings = client_settings(address) | {"log_level": 0, "error_cb": told.append}
+    admin = AdminClient(settings)
     try:
         await asyncio.to_thread(admin.list_topics, timeout=timeout_s)
     except KafkaException:
-        raise StartupError(f"Kafka at {bootstrap} does not answer") from None
+        admin.poll(0)
+        why = {error.code(): error.str() for error in told}
+        if KafkaError._AUTHENTICATION in why:
+            raise StartupError(f"Kafka at {address} refused the user name or password") from None
+        if KafkaError._SSL in why:
+            raise StartupError(f"Kafka at {address}: TLS failed: {why[KafkaError._SSL]}") from None
+        raise StartupError(f"Kafka at {address} does not answer") from None
 
 
-async def ensure_lane(bootstrap: str, lane: str) -> None:
+def log_answers(address: Address) -> bool:
+    """True if a broker is there: for those who start one and wait for it."""
+    admin = AdminClient({**client_settings(address), "log_level": 0, "socket.timeout.ms": 1000})
+    try:
+        return bool(admin.list_topics(timeout=1).brokers)
+    except KafkaException:
+        return False
+
+
+async def ensure_lane(address: Address, lane: str) -> None:
     """Create the topics of a lane that are missing. Safe to repeat and to run from many processes."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+    admin = AdminClient({**client_settings(address), "log_level": 3})
     wanted = [NewTopic(name, num_partitions=PARTITIONS, replication_factor=-1) for name in topics(lane)]
     wanted.append(NewTopic(dead_letters(lane), num_partitions=1, replication_factor=-1))
     for future in admin.create_topics(

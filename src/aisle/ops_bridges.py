@@ -12,6 +12,7 @@ from aisle.bridges import everything_counted
 from aisle.dead_letters import count_dead_letters
 from aisle.errors import Problem
 from aisle.limits import DEAD_LETTERS_SHOWN_SECONDS, SEATS_SHOWN_EVENTS_MAX
+from aisle.log_address import log_address
 from aisle.ops.api import ops_routes
 from aisle.ops.desk import DEAD_LETTERS_FRESH_SECONDS, OpsDesk
 from aisle.ops.notes import read_notes
@@ -35,7 +36,7 @@ def ops_desk(parts: Parts, *, dead_letters_fresh_s: float = DEAD_LETTERS_FRESH_S
         parts.database,
         partial(look_at_store, parts.store, parts.gate),
         lambda: parts.store.breaker.state.value,
-        partial(count_dead_letters, parts.config.kafka),
+        partial(count_dead_letters, log_address(parts.config)),
         parts.clock,
         dead_letters_fresh_s=dead_letters_fresh_s,
     )

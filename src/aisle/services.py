@@ -27,12 +27,14 @@ from aisle.errors import Problem
 from aisle.limits import (
     ASK_AGAIN_INTERVAL_SECONDS,
     EXPIRE_INTERVAL_SECONDS,
+    GATE_SECOND_LOOK_SECONDS,
     LANES_INTERVAL_SECONDS,
     REVIVE_SECONDS,
     STATE_INTERVAL_SECONDS,
     SWEEP_INTERVAL_SECONDS,
 )
 from aisle.log import LogReader, LogUnavailable, LogWriter, ensure_lane, open_reader
+from aisle.log_address import log_address
 from aisle.messages import BOOKING, RESERVATION, SHARED_LANE, TICKETING, group, topics_to
 from aisle.metrics import Metrics
 from aisle.once import forget_old_answers
@@ -128,6 +130,11 @@ def _background(parts: Parts, roles: Sequence[str]) -> dict[str, Work]:
         work["gate"] = lambda: watch_gate_for_ever(parts.database, parts.store, parts.gate)
         report = counted_lapses(report_lapsed(parts.database), parts.metrics.work)
         work["sweeper"] = lambda: sweep_for_ever(parts.store, interval_s=SWEEP_INTERVAL_SECONDS, report=report)
+    elif "api" in roles:
+        # It takes holds and checks carts out, so it has a gate too. A reservation process is usually first to verify;
+        # but a run that only this process has met, after a connection of its own broke, is for it to verify.
+        again = GATE_SECOND_LOOK_SECONDS
+        work["gate"] = lambda: watch_gate_for_ever(parts.database, parts.store, parts.gate, interval_s=again)
     return work
 
 
@@ -139,7 +146,7 @@ async def _serve_lanes(parts: Parts, services: Sequence[str]) -> None:
         while True:
             for lane in [lane for lane in await _lanes(parts) if lane not in served]:
                 try:
-                    await ensure_lane(parts.config.kafka, lane)
+                    await ensure_lane(log_address(parts.config), lane)
                 except LogUnavailable as error:
                     # The workers of the other lanes go on; this one is tried again.
                     log.warning("lane_waits", lane=lane, reason=error.detail)
@@ -167,7 +174,7 @@ def _start_worker(stack: AsyncExitStack, parts: Parts, lane: str, service: str, 
 
     async def work() -> None:
         # A worker that dies takes its reader along: what it had read and not done comes again to the next.
-        async with open_reader(parts.config.kafka, name, topics_to(service, lane)) as reader:
+        async with open_reader(log_address(parts.config), name, topics_to(service, lane)) as reader:
             parts.readers[name] = reader
             try:
                 await run_worker(service, lane, reader, parts.writer, handle, buried=_count_buried(parts, lane))

@@ -31,18 +31,18 @@ def up(config: Config, *, demo: bool = False) -> int:
     """Start in order, wait until all of it answers, print the address; return when told to stop."""
     config = msgspec.structs.replace(config, port=config.port or free_port())
     listen(config).close()  # a busy port is said before anything is started
-    with Supervisor(Path(config.data_dir), log=_say) as supervisor:
-        config, _ = start_everything(config, supervisor, _say)
+    with Supervisor(Path(config.data_dir), log=say) as supervisor:
+        config, _ = start_everything(config, supervisor, say)
         with servers_file(config):
             address = _address(config)
             shown = try_demo(config, address) if demo else []
-            _say("")
-            _say(f"  Aisle is ready at {address}")
+            say("")
+            say(f"  Aisle is ready at {address}")
             for line in shown:
-                _say(line)
-            _say(f"  API          {address}/docs/api")
-            _say(f"  data, logs   {os.path.relpath(config.data_dir)}")
-            _say("  Ctrl-C stops it; the data stays.")
+                say(line)
+            say(f"  API          {address}/docs/api")
+            say(f"  data, logs   {os.path.relpath(config.data_dir)}")
+            say("  Ctrl-C stops it; the data stays.")
             return supervisor.wait()
 
 
@@ -77,7 +77,7 @@ def _start_aisle(supervisor: Supervisor, name: str, roles: str, config: Config) 
         name,
         [sys.executable, "-m", "aisle", "serve", "--roles", roles],
         child_settings(config),
-        ready=lambda: _answers(f"{_address(config)}/readyz"),
+        ready=lambda: answers(f"{_address(config)}/readyz"),
     )
 
 
@@ -113,7 +113,7 @@ def _listens(port: int) -> bool:
     return True
 
 
-def _answers(url: str) -> bool:
+def answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=2) as reply:  # noqa: S310 - our own address
             return bool(reply.status == 200)
@@ -121,6 +121,6 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()

@@ -88,7 +88,7 @@ async def _greet(address: Address, options: Options, connection: Connection) -> 
         greeting.append(("SELECT", address.db))
     if options.name:
         greeting.append(("CLIENT", "SETNAME", options.name))
-    greeting.append(("INFO", "server"))
+    greeting.append(("INFO",))
     loop = asyncio.get_running_loop()
     answers = [loop.create_future() for _ in greeting]
     for answer, command in zip(answers, greeting, strict=True):

@@ -1,6 +1,7 @@
 """The gate: nothing is claimed from a store that may not be the one that was verified."""
 
 import asyncio
+import contextlib
 from contextlib import asynccontextmanager
 
 import pytest
@@ -104,6 +105,26 @@ async def test_a_restarted_server_sells_nothing_until_it_is_verified(own_valkey,
         assert await hall.store.call("HEXISTS", hall.key("holds"), "before") == 1
         assert await hall.store.call("HEXISTS", hall.key("holds"), "after") == 0
         assert await gate.admit(verified) is Standing.RESTARTED, "what was verified is not what we are connected to"
+        assert await gate.admit(gate.connected()) is Standing.VERIFIED
+        assert await claim(inventory, "after") is Code.OK
+
+
+async def test_a_server_that_was_a_replica_meanwhile_is_verified_again(own_valkey, config, metrics):
+    """Two servers that take turns keep their processes: without its term, this one would pass for the one it was."""
+    async with gated(with_settings(config, store_url=own_valkey({}).url), metrics) as (hall, gate, inventory):
+        await gate.admit(gate.connected(), fresh=True)
+        assert await claim(inventory, "before") is Code.OK
+        run, _ = gate.connected()[0]
+        [node] = hall.store.nodes
+        await hall.store.call_on(node, "REPLICAOF", "127.0.0.1", "1")
+        await hall.store.call_on(node, "REPLICAOF", "NO", "ONE")
+        process = node.server_info["run_id"]
+        with contextlib.suppress(StoreOutcomeUnknown):
+            await hall.store.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no")
+        assert await claim_when_back(inventory, "after") is SHUT
+        assert node.server_info["run_id"] == process, "it is the same process all the time"
+        assert gate.standing is Standing.RESTARTED
+        assert gate.connected()[0][0] != run
         assert await gate.admit(gate.connected()) is Standing.VERIFIED
         assert await claim(inventory, "after") is Code.OK
 

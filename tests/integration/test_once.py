@@ -136,7 +136,9 @@ async def test_a_sale_that_the_store_did_not_open_is_not_open(stage, seller):
         raise StoreUnavailable("the store is away")
 
     async with stage.behind() as (database, store):
-        desk = events_api.EventDesk(database, Catalogue(database, store), None, lambda: NOW, 5000, None, None, away)
+        desk = events_api.EventDesk(
+            database, Catalogue(database, store), None, lambda: NOW, 5000, None, None, away, None
+        )
         row = await database.fetchrow("select seller from ticketing.events where id = $1", event)
         request = asked(row["seller"], new_key(), f"POST /events/{event}/open")
         with pytest.raises(StoreUnavailable):

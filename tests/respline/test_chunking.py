@@ -45,7 +45,7 @@ def test_any_chunking_gives_the_same_replies(
     stream = b"".join((b">1\r\n+push\r\n" if protocol == 3 else b"") + on_the_wire(reply) for reply in replies)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        greeting = await reader.readuntil(b"server\r\n")
+        greeting = await reader.readuntil(b"INFO\r\n")
         writer.write(b"%0\r\n" * (b"HELLO" in greeting) + b"$0\r\n\r\n")
         await reader.readexactly(len(b"*1\r\n$4\r\nNEXT\r\n") * len(replies))
         for piece in pieces(stream, cuts):

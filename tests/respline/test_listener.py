@@ -62,7 +62,7 @@ async def test_the_gap_is_told_only_after_the_server_confirmed_the_channels() ->
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal subscriptions
-        await reader.readuntil(b"server\r\n")
+        await reader.readuntil(b"INFO\r\n")
         writer.write(b"$0\r\n\r\n")
         await reader.readuntil(b"$1\r\na\r\n")
         subscriptions += 1

@@ -68,13 +68,13 @@ def agree(story, stage):
 @then("a buyer does not find the event")
 def does_not_find(story, buyers):
     assert buyers[0].get(f"/events/{story.event}").status_code == 404
-    assert story.event not in [event["id"] for event in expect(200, buyers[0].get("/events"))["items"]]
+    assert story.event not in [event["id"] for event in expect(200, buyers[0].get("/events", limit=100))["items"]]
 
 
 @then("a buyer finds the event")
 def finds(story, buyers):
     assert expect(200, buyers[0].get(f"/events/{story.event}"))["state"] == "on_sale"
-    assert story.event in [event["id"] for event in expect(200, buyers[0].get("/events"))["items"]]
+    assert story.event in [event["id"] for event in expect(200, buyers[0].get("/events", limit=100))["items"]]
 
 
 @when("the seller closes the sale")

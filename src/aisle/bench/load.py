@@ -22,7 +22,8 @@ PROGRESS_SECONDS = 0.2
 
 
 class Job(msgspec.Struct):
-    host: str
+    # the connections are shared out over these
+    hosts: list[str]
     port: int
     connections: int
     # whole requests, head and body, sent in this order by whichever connection is free
@@ -96,11 +97,11 @@ async def run(job: Job) -> Result:
     orders = iter(job.requests)
     loop = asyncio.get_running_loop()
     ends = []
-    for _ in range(min(job.connections, len(job.requests))):
+    for number in range(min(job.connections, len(job.requests))):
         done = loop.create_future()
         ends.append(done)
         buyer = partial(Buyer, orders, done, result, statuses, job.keep_bodies)
-        await loop.create_connection(buyer, job.host, job.port)
+        await loop.create_connection(buyer, job.hosts[number % len(job.hosts)], job.port)
     watch = asyncio.create_task(_show_progress(job, result))
     await asyncio.gather(*ends)
     result.seconds = time.perf_counter() - started

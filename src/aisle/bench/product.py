@@ -14,6 +14,7 @@ from pathlib import Path
 from aisle.config import Config
 from aisle.embedded.server import free_port
 from aisle.embedded.supervisor import Supervisor
+from aisle.one_box import host_of, start_topology
 from aisle.up import start_everything
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -24,6 +25,8 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 class Product:
     config: Config
     pids: Mapping[str, int]
+    # those that answer buyers
+    hosts: tuple[str, ...] = ("127.0.0.1",)
 
     def cpu_seconds(self) -> dict[str, float]:
         """CPU time of each process so far, with everything it started."""
@@ -41,6 +44,17 @@ def running_product(kept: Path | None = None) -> Iterator[Product]:
         with Supervisor(Path(config.data_dir), log=lambda line: None) as supervisor:
             config, programs = start_everything(config, supervisor, lambda line: None)
             yield Product(config, {program.name: program.pid for program in programs})
+
+
+@contextmanager
+def running_topology(jars: Path) -> Iterator[Product]:
+    """The same on Apache Kafka, a store cluster and two processes a role, as `aisle scale` starts them."""
+    with tempfile.TemporaryDirectory(prefix="aisle-bench-") as folder:
+        config = Config(data_dir=str(Path(folder) / "data"), host=host_of("api-1"), port=free_port())
+        with Supervisor(Path(config.data_dir), log=lambda line: None) as supervisor:
+            topology = start_topology(config, supervisor, jars)
+            pids = {program.name: program.pid for program in topology.programs}
+            yield Product(topology.config, pids, (host_of("api-1"), host_of("api-2")))
 
 
 def resident_bytes(pid: int) -> int:

@@ -110,15 +110,16 @@ async def _new_account(desk: Desk, role: Role, number: int, hashed: str) -> str:
     return (await desk.bearers.issue(account.id, "bench", 1)).text
 
 
-async def create_event(product: Product, seller: str, size: Size) -> Created:
+async def create_event(product: Product, seller: str, size: Size, *, own_lane: bool | None = None) -> Created:
     started = time.perf_counter()
-    created = await send(product, [request_bytes(seller, "", hall_of(size), "/api/v1/events")], connections=1)
+    hall = hall_of(size, own_lane=own_lane)
+    created = await send(product, [request_bytes(seller, "", hall, "/api/v1/events")], connections=1)
     event = msgspec.json.decode(created.bodies[0])["id"]
     await open_events(product, seller, [event])
     return Created(event, time.perf_counter() - started)
 
 
-def hall_of(size: Size) -> bytes:
+def hall_of(size: Size, *, own_lane: bool | None = None) -> bytes:
     plan = {"rows": size.rows, "seats_per_row": size.seats_per_row, "count": size.subsections}
     return msgspec.json.encode({
         "name": "Sell-out",
@@ -126,6 +127,7 @@ def hall_of(size: Size) -> bytes:
         "currency": "EUR",
         "seats_per_booking": 10,
         "seats_per_buyer": 100_000,
+        "own_lane": own_lane,
         "sections": [{"name": name, "price": 3000, "subsections": [plan]} for name in size.names],
     })  # fmt: skip
 
@@ -146,7 +148,8 @@ async def place_orders(
     product: Product, event: int, buyers: Sequence[str], deck: Sequence[Wanted], *, key: str, label: str = ""
 ) -> Result:
     requests = orders([event], buyers, deck, key=key)
-    return await send_to(product.config.port, requests, connections=len(buyers), label=label, keep_bodies=False)
+    hosts, port = product.hosts, product.config.port
+    return await send_to(port, requests, connections=len(buyers), label=label, keep_bodies=False, hosts=hosts)
 
 
 def orders(events: Sequence[int], buyers: Sequence[str], deck: Sequence[Wanted], *, key: str) -> list[bytes]:
@@ -161,14 +164,20 @@ def orders(events: Sequence[int], buyers: Sequence[str], deck: Sequence[Wanted],
 
 
 async def send(product: Product, requests: list[bytes], *, connections: int, label: str = "") -> Result:
-    return await send_to(product.config.port, requests, connections=connections, label=label)
+    return await send_to(product.config.port, requests, connections=connections, label=label, hosts=product.hosts)
 
 
 async def send_to(
-    port: int, requests: list[bytes], *, connections: int, label: str = "", keep_bodies: bool = True
+    port: int,
+    requests: list[bytes],
+    *,
+    connections: int,
+    label: str = "",
+    keep_bodies: bool = True,
+    hosts: Sequence[str] = ("127.0.0.1",),
 ) -> Result:
     """`label` names the progress on a terminal; without one there is none."""
-    job = Job("127.0.0.1", port, connections, requests, label, keep_bodies)
+    job = Job(list(hosts), port, connections, requests, label, keep_bodies)
     if len(requests) <= FEW:
         return await run(job)  # a process of its own takes longer to start than these take
     # Into a file: a pipe of ten megabytes was cut short on a busy machine.

@@ -3,7 +3,8 @@
     25,000 bookings of 2 by 256 buyers with tokens, best available in random sections, until every one of them is
     PENDING_PAYMENT in PostgreSQL; then a wave that finds nothing; then one buyer alone.
 
-`--order hot`: everybody wants the best subsection that is left. `--parties mix`: parties of 1 to 6.
+`--order hot`: everybody wants the best subsection that is left. `--parties mix`: parties of 1 to 6. `--topology scale`:
+Apache Kafka, a store cluster, two processes a role; and what a rush on one event does to the orders of another.
 
 The clock runs from the first order to the last state change in the database, not to the last answer. Judged by reading:
 no seat twice, no booking lost, store and tickets alike.
@@ -13,12 +14,14 @@ import asyncio
 import statistics
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import asyncpg
 
 from aisle.bench.cost import percentile
-from aisle.bench.product import Product, running_product
+from aisle.bench.neighbour import measure_neighbour
+from aisle.bench.product import Product, running_product, running_topology
 from aisle.bench.report import circumstances, say
 from aisle.bench.rush import (
     Size,
@@ -51,13 +54,18 @@ HELD = """
 """
 
 
-def sell_out(size: Size, *, order: str = "random", parties: str = "two") -> dict[str, object]:
-    with running_product() as product:
-        result = {"bench": "sellout", **circumstances(), "seats": size.seats, "order": order, "parties": parties}
-        return result | asyncio.run(_sell_out(product, size, deck_of(size, order=order, parties=parties)))
+def sell_out(
+    size: Size, *, order: str = "random", parties: str = "two", topology: Path | None = None
+) -> dict[str, object]:
+    """`topology`: the jars of Apache Kafka, to measure two processes a role on it and a store cluster."""
+    with running_topology(topology) if topology else running_product() as product:
+        result = {"bench": "sellout", **circumstances(), "topology": "scale" if topology else "embedded"}
+        result |= {"seats": size.seats, "order": order, "parties": parties}
+        deck = deck_of(size, order=order, parties=parties)
+        return result | asyncio.run(_sell_out(product, size, deck, neighbour=topology is not None))
 
 
-async def _sell_out(product: Product, size: Size, deck: Sequence[Wanted]) -> dict[str, object]:
+async def _sell_out(product: Product, size: Size, deck: Sequence[Wanted], *, neighbour: bool) -> dict[str, object]:
     config, result = product.config, dict[str, object]()
     async with open_database(config) as database, open_store(config, Metrics()) as store:
         seller, buyers = await invite(product, database, store, size.buyers)
@@ -69,6 +77,8 @@ async def _sell_out(product: Product, size: Size, deck: Sequence[Wanted]) -> dic
         result["refusals_per_s"] = round(len(wave.milliseconds) / await settled(database, wave), 1)
         say("one buyer at a time")
         result["single_p50_ms"] = await _one_at_a_time(product, database, seller, buyers[0])
+        if neighbour:
+            result["neighbour"] = await measure_neighbour(product, database, seller, buyers, size)
         facts = await facts_of(database, event.id)
         result["drift"] = len((await verify_places(store, facts.halls)).findings)
     usual = await _usual_seconds(config, size, deck)

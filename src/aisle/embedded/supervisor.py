@@ -71,10 +71,13 @@ class Supervisor:
         return self._started(PostgresServer(home=home, forks=forks, port=port, options=options or {}))
 
     def start_valkey(
-        self, *, port: int = 0, append: bool = True, options: Mapping[str, str] | None = None
+        self, name: str = "valkey", *, port: int = 0, append: bool = True, options: Mapping[str, str] | None = None
     ) -> ValkeyServer:
-        home, forks = self._ready_ground("valkey")
-        return self._started(ValkeyServer(home=home, forks=forks, port=port, append=append, options=options or {}))
+        """Several beside each other take names of their own; they share one password."""
+        home, forks = self._ready_ground(name)
+        return self._started(
+            ValkeyServer(home=home, forks=forks, port=port, append=append, options=options or {}, name=name)
+        )
 
     def start_program(
         self, name: str, argv: list[str], env: Mapping[str, str], ready: Callable[[], bool] | None = None
@@ -84,6 +87,12 @@ class Supervisor:
             raise EmbeddedError(f"not a name for a program: {name!r}")
         home, forks = self._ready_ground(name)
         return self._started(Program(name, argv, {**os.environ, **env}, home=home, forks=forks, ready=ready))
+
+    def secret(self, name: str) -> str:
+        """The generated password of this name, as the servers have it."""
+        self.start()
+        assert self._ground is not None
+        return self._ground[0].secret(name)
 
     def stop(self) -> None:
         """Stop everything in reverse order and let go of the data directory. Safe to repeat, never stops half way."""
@@ -129,7 +138,8 @@ class Supervisor:
             program.stop()
         except (OSError, EmbeddedError, subprocess.SubprocessError) as error:
             self._log(f"{program.name} did not stop properly: {error}")
-        if program.exit_code:
+        # Java says 128 + the number of the signal that asked it to end.
+        if program.exit_code not in (None, 0, 128 + program.stop_signal):
             self._log(f"{program.name} ended with {ending(program)} (log: {program.log_path})")
 
     def _ready_ground(self, name: str) -> tuple[Home, Executor]:

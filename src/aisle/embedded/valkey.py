@@ -40,14 +40,23 @@ ALLOCATOR = {"GLIBC_TUNABLES": "glibc.malloc.mxfast=0"}
 
 
 class ValkeyServer(Server):
-    def __init__(self, *, home: Home, forks: Executor, port: int, append: bool, options: Mapping[str, str]) -> None:
-        super().__init__("valkey", home=home, forks=forks, port=port)
+    def __init__(
+        self,
+        *,
+        home: Home,
+        forks: Executor,
+        port: int,
+        append: bool,
+        options: Mapping[str, str],
+        name: str = "valkey",
+    ) -> None:
+        super().__init__(name, home=home, forks=forks, port=port)
         self._env = {**self._env, **ALLOCATOR}
         _check_options(options)
         self._options = options
         self._append = append
-        self._directory = home.data / "valkey"
-        self._socket = home.run / "valkey.sock"
+        self._directory = home.data / name
+        self._socket = home.run / f"{name}.sock"
         # The marker is there only between a clean stop and the next start.
         self._clean_marker = self._directory / "clean"
         self._unclean = False
@@ -57,6 +66,10 @@ class ValkeyServer(Server):
     @property
     def url(self) -> str:
         return f"unix://:{self._password}@{self._socket}"
+
+    @property
+    def password(self) -> str:
+        return self._password
 
     @property
     def tcp_url(self) -> str:

@@ -4,13 +4,14 @@
 
     the hash is missing          unmarked    a new store, or one that was flushed
     another installation         foreign     somebody else's store: the process must not start
-    a run id is not in it        restarted   the server was started again, or replaced by a replica
+    a run is not in it           restarted   the server was started again, or a replica took over
     else                         verified
 
-Every greeting of a connection names the server's run, so a restart is seen before the first claim can be sent to the
-new run. The hash itself is read again after every reconnect, and now and then. What the gate cannot see: one node of a
-cluster that was flushed, or that takes over while a claim is being redirected to it. A flushed subsection has no
-configuration, so claims there are refused anyway.
+A run is a server's process and its term as primary: a replica that takes over begins a new one, also where it had been
+the primary before. Every greeting of a connection names the run, so a restart is seen before the first claim can be
+sent to the new one. The hash itself is read again after every reconnect, and now and then. What the gate cannot see:
+one node of a cluster that was flushed, or that takes over while a claim is being redirected to it. A flushed subsection
+has no configuration, so claims there are refused anyway; what the other gives away, PostgreSQL refuses.
 """
 
 import asyncio
@@ -28,6 +29,7 @@ ADMIT = load_script("aisle.reservation", "admit")
 
 RUNS_REMEMBERED_MAX = 64
 RECHECK_SECONDS = 1.0
+TERM_CHARS = 12
 
 Connected = tuple[tuple[str, int], ...]
 
@@ -112,6 +114,12 @@ class Gate:
 
 
 def _run(node: respline.Line) -> str:
-    """A server that does not tell its run id is known by its process, which also changes when it is started again."""
+    """A server that does not tell its run id is known by its process, which also changes when it is started again.
+
+    The replication id changes when a replica takes over. Two servers that take turns keep their processes: without it,
+    one that was verified in its first term would pass in its second, whatever it missed in between.
+    """
     info = node.server_info
-    return info.get("run_id") or f"pid-{info.get('process_id', 'unknown')}"
+    process = info.get("run_id") or f"pid-{info.get('process_id', 'unknown')}"
+    term = info.get("master_replid", "")
+    return f"{process}.{term[:TERM_CHARS]}" if term else process

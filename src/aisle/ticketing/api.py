@@ -20,6 +20,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from aisle.accounts.access import CurrentActor
 from aisle.audit import Deed, note
+from aisle.browsing import Browsing
 from aisle.errors import Problem
 from aisle.hot_route import hot
 from aisle.limits import PAGE_ROWS_MAX
@@ -89,6 +90,8 @@ class EventDesk:
     pool_counts: Callable[[Listing], Awaitable[Sequence[Counts]]]
     # Puts every subsection and pool of an event on sale in the hot store, or takes it off.
     switch: Callable[[Listing, bool], Awaitable[None]]
+    # Where lists of events are read; everything else is read where it is decided.
+    browsing: Browsing
 
 
 def event_routes(desk: EventDesk) -> Router:
@@ -197,8 +200,8 @@ async def _counts(desk: EventDesk, listing: Listing) -> list[Counts]:
 
 
 async def browse(desk: EventDesk, *, search: str, after: str, limit: int) -> EventPage:
-    async with desk.database.acquire() as connection:
-        found = await store.browse(connection, search=search, after=_cursor(after), limit=limit)
+    cursor = _cursor(after)
+    found = await desk.browsing.read(lambda c: store.browse(c, search=search, after=cursor, limit=limit))
     last = found[-1] if len(found) == limit else None
     return EventPage([view_of(event) for event in found], _next(last.starts_at, last.id) if last else None)
 
