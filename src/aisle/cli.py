@@ -19,6 +19,7 @@ from aisle.cli_audit import mount_audit
 from aisle.cli_bench import mount_bench
 from aisle.cli_demo import mount_demo
 from aisle.cli_dlq import mount_dlq
+from aisle.cli_inspect import mount_inspect
 from aisle.cli_operate import mount_operate
 from aisle.cli_store import mount_store
 from aisle.collector import collect_seldom
@@ -63,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     mount_account(verbs)
     mount_ticket_keys(verbs)
     mount_store(verbs)
+    mount_inspect(verbs)
     mount_dlq(verbs)
     mount_audit(verbs)
     mount_operate(verbs)

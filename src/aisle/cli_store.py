@@ -1,4 +1,4 @@
-"""The verbs for operators of the hot store: `aisle verify`, `aisle rebuild`, `aisle inspect ...`. Mounted by cli.py.
+"""The verbs that judge and mend the hot store: `aisle verify`, `aisle rebuild`. Mounted by cli.py, as `cli_inspect` is.
 
 Exit codes: 0 all is well, 1 verification found something (the findings are on standard output), 2 there is no answer
 (one line on standard error says why). With --json standard output is one JSON object and nothing else.
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from aisle.reservation.audit import Finding
     from aisle.reservation.facts import EventFacts
     from aisle.reservation.generation import Gate
-    from aisle.reservation.keys import Place
-    from aisle.reservation.pool import PoolPlace
     from aisle.reservation.verify import Report
     from aisle.store import Store
 
@@ -39,37 +37,19 @@ def mount_store(verbs: Any) -> None:
     verify.add_argument("--from", dest="facts", metavar="FILE", help="compare with these facts (see `inspect facts`)")
     verify.add_argument("--admit", action="store_true", help="when clean, let claims through to these server runs")
     verify.add_argument("--fresh", action="store_true", help="with --admit: the store is new, or was just rebuilt")
-    verify.set_defaults(verb=lambda arguments: _on_store(lambda store: _verify(store, arguments)))
+    verify.set_defaults(verb=lambda arguments: on_store(lambda store: _verify(store, arguments)))
 
     rebuild = verbs.add_parser("rebuild", help="recreate an event in the hot store from durable facts")
     rebuild.add_argument("--event", metavar="N", required=True)
     rebuild.add_argument("--from", dest="facts", metavar="FILE", help="facts as `aisle inspect facts` writes them")
     rebuild.add_argument("--drop-holds", action="store_true", help="end live holds instead of keeping those that fit")
-    rebuild.set_defaults(verb=lambda arguments: _on_store(lambda store: _rebuild(store, arguments)))
+    rebuild.set_defaults(verb=lambda arguments: on_store(lambda store: _rebuild(store, arguments)))
 
-    inspect = verbs.add_parser("inspect", help="look into the hot store; changes nothing").add_subparsers(
-        required=True, metavar="WHAT"
-    )
-    section = inspect.add_parser("section", help="counts and state of an event's subsections and pools, or of one")
-    section.add_argument("where", metavar="EVENT[:PLACE]", help="1, 1:A-1, or a pool such as 1:GA")
-    section.set_defaults(verb=lambda arguments: _on_store(lambda store: _sections(store, arguments)))
-    seats = inspect.add_parser("seats", help="the seats of a subsection, drawn")
-    seats.add_argument("where", metavar="PLACE", help="1:A-1")
-    seats.set_defaults(verb=lambda arguments: _on_store(lambda store: _seats(store, arguments)))
-    holds = inspect.add_parser("holds", help="who has which seats or how many places, and for how long")
-    holds.add_argument("where", metavar="PLACE|EVENT", help="1:A-1, 1:GA, or 1")
-    holds.set_defaults(verb=lambda arguments: _on_store(lambda store: _holds(store, arguments)))
-    keys = inspect.add_parser("keys", help="how many keys of each kind, how heavy, and which belong to nothing")
-    keys.add_argument("--event", metavar="N", help="only this event")
-    keys.set_defaults(verb=lambda arguments: _on_store(lambda store: _keys(store, arguments)))
-    facts = inspect.add_parser("facts", help="an event's bookings as the JSON that `aisle rebuild --from` reads")
-    facts.add_argument("where", metavar="EVENT")
-    facts.set_defaults(verb=lambda arguments: _on_store(lambda store: _facts(store, arguments)))
-    for parser in (verify, rebuild, section, seats, holds, keys, facts):
+    for parser in (verify, rebuild):
         parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
 
 
-def _on_store(work: Work) -> int:
+def on_store(work: Work) -> int:
     """Open the store that the settings or a running `aisle up` name, do the work, turn failures into one line."""
     return asyncio.run(_with_store(_settings(), work))
 
@@ -93,7 +73,7 @@ async def _with_store(config: Config, work: Work) -> int:
 
 
 async def _verify(store: "Store", arguments: argparse.Namespace) -> int:
-    event = None if arguments.event is None else _event(arguments.event)
+    event = None if arguments.event is None else event_number(arguments.event)
     if arguments.facts and event is None:
         raise StartupError("--from is about one event: say which with --event")
     if arguments.admit and event is not None:
@@ -169,7 +149,7 @@ async def _rebuild(store: "Store", arguments: argparse.Namespace) -> int:
     from aisle.epochs import rebuild_event
     from aisle.reservation.rebuild import rebuild
 
-    event = _event(arguments.event)
+    event = event_number(arguments.event)
     if arguments.facts:
         done = await rebuild(store, _read_facts(arguments.facts, event), drop_holds=arguments.drop_holds)
     else:
@@ -177,7 +157,7 @@ async def _rebuild(store: "Store", arguments: argparse.Namespace) -> int:
             done = await rebuild_event(database, store, event, drop_holds=arguments.drop_holds)
     await _note_rebuild(event, drop_holds=arguments.drop_holds)
     if arguments.json:
-        _say_json(
+        say_json(
             {
                 "rebuilt": [{**msgspec.to_builtins(one), "place": str(one.place)} for one in done.rebuilt],
                 "unknown": list(map(str, done.unknown)),
@@ -198,55 +178,6 @@ async def _rebuild(store: "Store", arguments: argparse.Namespace) -> int:
     return 1 if done.findings else 0
 
 
-async def _sections(store: "Store", arguments: argparse.Namespace) -> int:
-    from aisle.reservation.inspect import look_at_sections
-    from aisle.reservation.inspect_pools import look_at_pools
-    from aisle.reservation.inspect_text import pools_text, sections_text
-
-    places, pools = await _named(store, arguments.where)
-    sections, counted = await look_at_sections(store, places), await look_at_pools(store, pools)
-    tables = ([sections_text(sections)] if sections else []) + ([pools_text(counted)] if counted else [])
-    return _show(arguments, {"sections": sections, "pools": counted}, "\n\n".join, tables)
-
-
-async def _seats(store: "Store", arguments: argparse.Namespace) -> int:
-    from aisle.reservation.inspect import look_at_seats
-    from aisle.reservation.inspect_text import seats_text
-    from aisle.reservation.keys import Place
-
-    view = await look_at_seats(store, Place.parse(arguments.where))
-    return _show(arguments, view, seats_text, view)
-
-
-async def _holds(store: "Store", arguments: argparse.Namespace) -> int:
-    from aisle.reservation.inspect import look_at_holds
-    from aisle.reservation.inspect_pools import look_at_pool_holds
-    from aisle.reservation.inspect_text import holds_text
-
-    places, pools = await _named(store, arguments.where)
-    views = [*await look_at_holds(store, places), *await look_at_pool_holds(store, pools)]
-    return _show(arguments, {"holds": views}, holds_text, views)
-
-
-async def _keys(store: "Store", arguments: argparse.Namespace) -> int:
-    from aisle.reservation.inspect import look_at_keys
-    from aisle.reservation.inspect_text import keys_text
-
-    event = None if arguments.event is None else _event(arguments.event)
-    if event is not None:
-        await _named(store, str(event))
-    view = await look_at_keys(store, event)
-    return _show(arguments, view, keys_text, view)
-
-
-async def _facts(store: "Store", arguments: argparse.Namespace) -> int:
-    from aisle.reservation.facts import facts_to_json
-    from aisle.reservation.inspect import look_at_facts
-
-    print(facts_to_json(await look_at_facts(store, _event(arguments.where))).decode())
-    return 0
-
-
 def _settings() -> Config:
     config = with_running_servers(read_config(os.environ))
     if not config.store_url:
@@ -256,28 +187,7 @@ def _settings() -> Config:
     return config
 
 
-async def _named(store: "Store", where: str) -> "tuple[list[Place], list[PoolPlace]]":
-    """The subsections and pools that `1`, `1:A-1` or `1:GA` names."""
-    from aisle.reservation.inspect import places_of_event
-    from aisle.reservation.keys import BadName, Place
-    from aisle.reservation.pool import PoolPlace
-    from aisle.reservation.verify import pools_there
-
-    if ":" not in where:
-        pools = sorted(await pools_there(store, _event(where)))
-        try:
-            return await places_of_event(store, _event(where)), pools
-        except LookupError:
-            if not pools:
-                raise
-            return [], pools
-    try:
-        return [], [PoolPlace.parse(where)]
-    except BadName:
-        return [Place.parse(where)], []
-
-
-def _event(text: str) -> int:
+def event_number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text[:19]) < 10**18):
         raise StartupError(f"an event is a positive number, not {text[:40]!r}")
     return int(text)
@@ -314,7 +224,7 @@ async def _installation() -> str:
 
 def _say_report(arguments: argparse.Namespace, report: "Report", *, admitted: bool = False) -> int:
     if arguments.json:
-        _say_json({**msgspec.to_builtins(report), "admitted": admitted})
+        say_json({**msgspec.to_builtins(report), "admitted": admitted})
     else:
         for finding in report.findings:
             print(finding)
@@ -324,13 +234,5 @@ def _say_report(arguments: argparse.Namespace, report: "Report", *, admitted: bo
     return 0 if report.clean else 1
 
 
-def _show(arguments: argparse.Namespace, data: object, draw: Callable[[Any], str], view: object) -> int:
-    if arguments.json:
-        _say_json(data)
-    else:
-        print(draw(view))
-    return 0
-
-
-def _say_json(data: object) -> None:
+def say_json(data: object) -> None:
     sys.stdout.write(msgspec.json.encode(data).decode() + "\n")
