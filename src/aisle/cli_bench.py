@@ -4,6 +4,7 @@ Called by `cli` alone. Each name is one function; what it measures lives in `ais
 """
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,42 +15,45 @@ def mount_bench(verbs: "argparse._SubParsersAction[Any]") -> None:
     bench = verbs.add_parser("bench", help="measure a part of the platform on servers of its own")
     names = bench.add_subparsers(required=True, metavar="NAME")
 
-    inventory = names.add_parser("inventory", help="seats in the hot store: claims, search, memory, rivals")
-    inventory.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    inventory.add_argument("--quick", action="store_true", help="tiny sizes: shows that it works, measures nothing")
+    inventory = _measuring(names, "inventory", "seats in the hot store: claims, search, memory, rivals", _inventory)
     inventory.add_argument(
         "--store-option", action="append", default=[], metavar="NAME=VALUE", help="a setting of the Valkey it starts"
     )
-    inventory.set_defaults(verb=_inventory)
-
     _mount_sellout(names)
-
-    pay = names.add_parser("pay", help="a sold-out event paid for over HTTP with the sandbox provider")
-    pay.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    pay.add_argument("--quick", action="store_true", help="a tiny hall: shows that it works, measures nothing")
-    pay.set_defaults(verb=_pay)
-
-    status = names.add_parser("status", help="the state of an event read over HTTP")
-    status.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    status.add_argument("--quick", action="store_true", help="a tiny hall: shows that it works, measures nothing")
-    status.set_defaults(verb=_status)
-
-    sse = names.add_parser("sse", help="browsers that watch an event while it is sold")
-    sse.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    sse.add_argument("--quick", action="store_true", help="a tiny hall: shows that it works, measures nothing")
+    _measuring(names, "pay", "a sold-out event paid for over HTTP with the sandbox provider", _pay)
+    _measuring(names, "status", "the state of an event read over HTTP", _status)
+    sse = _measuring(names, "sse", "browsers that watch an event while it is sold", _sse)
     sse.add_argument("--viewers", type=int, default=10_000, metavar="N", help="how many watch (10,000)")
-    sse.set_defaults(verb=_sse)
+    _measuring(names, "growth", "what a booking costs in larger halls and among more events", _growth)
+    _measuring(names, "map", "the map of 50,000 seats in a real browser", _map)
+    _mount_capacity(names)
 
-    growth = names.add_parser("growth", help="what a booking costs in larger halls and among more events")
-    growth.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    growth.add_argument("--quick", action="store_true", help="tiny halls: shows that it works, measures nothing")
-    growth.set_defaults(verb=_growth)
 
-    seat_map = names.add_parser("map", help="the map of 50,000 seats in a real browser")
-    seat_map.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    seat_map.add_argument("--quick", action="store_true", help="a glance: shows that it works, measures nothing")
-    seat_map.set_defaults(verb=_map)
+def _measuring(
+    names: "argparse._SubParsersAction[Any]", name: str, what: str, verb: Callable[[argparse.Namespace], int]
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = names.add_parser(name, help=what)
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that it works, measures nothing")
+    parser.set_defaults(verb=verb)
+    return parser
 
+
+def _mount_sellout(names: "argparse._SubParsersAction[Any]") -> None:
+    sellout = _measuring(names, "sellout", "an event sold out over HTTP, with everything switched on", _sellout)
+    sellout.add_argument(
+        "--order", choices=["random", "hot"], default="random", help="hot: everybody wants the best seats that are left"
+    )
+    sellout.add_argument("--parties", choices=["two", "mix"], default="two", help="mix: parties of 1 to 6")
+    sellout.add_argument(
+        "--topology", choices=["embedded", "scale"], default="embedded", help="scale: as `aisle scale` starts it"
+    )
+    sellout.add_argument(
+        "--kafka-jars", default=".cache/kafka", metavar="DIR", help="for --topology scale (default .cache/kafka)"
+    )
+
+
+def _mount_capacity(names: "argparse._SubParsersAction[Any]") -> None:
     capacity = names.add_parser("capacity", help="a simulation: how soon would a topology sell out, by measured costs")
     capacity.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     capacity.add_argument("--costs", metavar="RESULT.json", help="measured unit costs; the newest in bench/results")
@@ -62,23 +66,6 @@ def mount_bench(verbs: "argparse._SubParsersAction[Any]") -> None:
     capacity.add_argument("--partitions", type=int, default=10, metavar="N", help="of every topic (10)")
     capacity.add_argument("--gbit", type=float, default=10, metavar="X", help="of every host's network (10)")
     capacity.set_defaults(verb=_capacity)
-
-
-def _mount_sellout(names: "argparse._SubParsersAction[Any]") -> None:
-    sellout = names.add_parser("sellout", help="an event sold out over HTTP, with everything switched on")
-    sellout.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    sellout.add_argument("--quick", action="store_true", help="a tiny hall: shows that it works, measures nothing")
-    sellout.add_argument(
-        "--order", choices=["random", "hot"], default="random", help="hot: everybody wants the best seats that are left"
-    )
-    sellout.add_argument("--parties", choices=["two", "mix"], default="two", help="mix: parties of 1 to 6")
-    sellout.add_argument(
-        "--topology", choices=["embedded", "scale"], default="embedded", help="scale: as `aisle scale` starts it"
-    )
-    sellout.add_argument(
-        "--kafka-jars", default=".cache/kafka", metavar="DIR", help="for --topology scale (default .cache/kafka)"
-    )
-    sellout.set_defaults(verb=_sellout)
 
 
 def _inventory(arguments: argparse.Namespace) -> int:
