@@ -16,7 +16,8 @@ from aisle.booking import order_store
 from aisle.booking.late_money import LateMoney, Number, SellFree
 from aisle.booking.pay import Payer, Till
 from aisle.booking.payment_api import MoneyDesk, Owner
-from aisle.booking.payment_moves import CurrencyOf, Sell, TakeBack
+from aisle.booking.payment_moves import Sell, TakeBack
+from aisle.booking.payment_start import CurrencyOf
 from aisle.booking.resolve import Resolver
 from aisle.booking.review_api import ReviewDesk
 from aisle.bridges import sales_from

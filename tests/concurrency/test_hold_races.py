@@ -146,6 +146,19 @@ async def test_the_same_order_from_thirty_clients_is_one_booking(stage, seller):
         await settle(database, store, [event])
 
 
+def slow_checkout(shop, may_go_on):
+    """A process that stands still between finding its cart and claiming it."""
+
+    class SlowCheckout(Checkout):
+        async def _claim_cart(self, buyer, key):
+            await may_go_on.wait()
+            return await super()._claim_cart(buyer, key)
+
+    return SlowCheckout(
+        shop.database, shop.carts, shop.conversion, shop.find_sale, shop.relay, payment=PAYMENT, clock=now
+    )
+
+
 async def test_a_slow_twin_of_a_past_checkout_leaves_the_next_cart_alone(stage, seller):
     event = await opens(seller)
     async with open_shop(stage) as shop:
@@ -153,15 +166,7 @@ async def test_a_slow_twin_of_a_past_checkout_leaves_the_next_cart_alone(stage, 
         await shop.named(event, buyer, 0, 1)
         key, may_go_on = new_key(), asyncio.Event()
 
-        class SlowCheckout(Checkout):
-            async def _claim_cart(self, buyer, key):
-                await may_go_on.wait()
-                return await super()._claim_cart(buyer, key)
-
-        slow = SlowCheckout(
-            shop.database, shop.carts, shop.conversion, shop.find_sale, shop.relay, payment=PAYMENT, clock=now
-        )
-        twin = asyncio.create_task(slow.check_out(buyer, key))
+        twin = asyncio.create_task(slow_checkout(shop, may_go_on).check_out(buyer, key))
         await asyncio.sleep(0.2)
         booking = await shop.check_out(buyer, key)
         await shop.named(event, buyer, 5)
@@ -180,15 +185,7 @@ async def test_a_slow_twin_that_finds_the_cart_gone_gets_the_booking_of_its_key(
         await shop.named(event, buyer, 0, 1)
         key, everybody_has_looked = new_key(), asyncio.Event()
 
-        class SlowCheckout(Checkout):
-            async def _claim_cart(self, buyer, key):
-                await everybody_has_looked.wait()
-                return await super()._claim_cart(buyer, key)
-
-        slow = SlowCheckout(
-            shop.database, shop.carts, shop.conversion, shop.find_sale, shop.relay, payment=PAYMENT, clock=now
-        )
-        twin = asyncio.create_task(slow.check_out(buyer, key))
+        twin = asyncio.create_task(slow_checkout(shop, everybody_has_looked).check_out(buyer, key))
         await asyncio.sleep(0.2)
         booking = await shop.check_out(buyer, key)
         everybody_has_looked.set()

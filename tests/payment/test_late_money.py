@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from aisle.booking.booking import State
-from aisle.booking.payment_moves import LEASE
+from aisle.booking.payment_start import LEASE
 from aisle.payment.payment import PaymentState
 from aisle.payment.provider import ProviderSilent
 from tests.payment.counter import VERDICT, WINDOW, Counter, counter

@@ -18,7 +18,8 @@ import msgspec
 import structlog
 
 from aisle.booking import payment_moves as moves
-from aisle.booking.payment_moves import CurrencyOf, Delivery, Sell, Start, Started, TakeBack
+from aisle.booking.payment_moves import Delivery, Sell, TakeBack
+from aisle.booking.payment_start import CurrencyOf, Start, Started, start
 from aisle.crash_points import crash_point
 from aisle.db import in_one_go
 from aisle.errors import Problem
@@ -209,9 +210,7 @@ class Payer:
     async def _start(self, asked: Sequence[Start]) -> list[Started]:
         return await in_one_go(
             self._till.database,
-            lambda connection: moves.start(
-                connection, asked, currency_of=self._till.currency_of, now=self._till.clock()
-            ),
+            lambda connection: start(connection, asked, currency_of=self._till.currency_of, now=self._till.clock()),
         )
 
     async def _deliver(self, promised: Sequence[tuple[Payment, Answer]]) -> list[Delivery]:
