@@ -1,4 +1,4 @@
-"""The tables of docs/how-to/sizing.md, from result files: `python -m bench.sizing RESULT.json ...`.
+"""The tables of "Sizing" in docs/how-to/scale-out.md, from result files: `python -m bench.sizing RESULT.json ...`.
 
 Of a benchmark that several files hold, the last one counts. A file may be what `make bench` wrote, or one benchmark's
 own `--json`. Arithmetic only: measured CPU time and bytes, times how many there are of each, over one minute. A test
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from bench.readme import RESULTS, ROOT, about
 
-PAGE = ROOT / "docs" / "how-to" / "sizing.md"
+PAGE = ROOT / "docs" / "how-to" / "scale-out.md"
 BLOCK = re.compile(r"<!-- sizing of (?P<files>[^>]*?) -->\n.*?<!-- end of sizing -->\n", re.DOTALL)
 
 SALE_SECONDS = 60
@@ -172,7 +172,7 @@ def block(names: Sequence[str]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="bench.sizing", description="Write the tables of docs/how-to/sizing.md.")
+    parser = argparse.ArgumentParser(prog="bench.sizing", description="Write the tables of docs/how-to/scale-out.md.")
     parser.add_argument("files", nargs="+", type=Path, metavar="RESULT.json", help="in bench/results; the last counts")
     names = [path.name for path in parser.parse_args().files]
     PAGE.write_text(BLOCK.sub(lambda _: block(names), PAGE.read_text()))
