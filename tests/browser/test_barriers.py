@@ -68,6 +68,13 @@ def test_for_buyers(event, visitor, scheme):
         ana.goes_to("/bookings")
         ana.page.wait_for_selector("#bookings li")
         look("the bookings")
+        ana.goes_to("/account")
+        expect(ana.page.locator("#email")).to_have_text(ana.email)
+        look("the account")
+        ana.page.click("[data-key=erase]")
+        ana.page.click("[data-key=erase-yes]")
+        expect(ana.page.locator("#password-wrong")).not_to_be_empty()
+        look("the account, with something wrong")
 
 
 def test_for_sellers(event, seller, visitor, scheme):
@@ -129,5 +136,6 @@ def test_no_page_is_forgotten(scheme):
     pages -= {"/livez", "/readyz", "/version", "/metrics", "/door-worker.js"}
     assert {path for path in pages if not path.startswith("/docs/litestar")} == {
         *("/", "/events/{event_id}", "/login", "/register", "/cart", "/bookings", "/bookings/{booking_id}"),
+        "/account",
         *("/seller", "/seller/new", "/seller/events/{event_id}", "/door", "/ops", "/ops/store", "/docs/api"),
     }
