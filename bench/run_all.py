@@ -6,7 +6,6 @@ Each benchmark is a command that prints one JSON object, and starts and stops th
 
 import argparse
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from aisle.embedded.kafka import missing_for_kafka
 from tests.apache_kafka import JARS, apache_kafka
 
 ROOT = Path(__file__).parent.parent
@@ -22,12 +22,14 @@ COMMANDS = {
     "inventory": ("-m", "aisle", "bench", "inventory", "--json"),
     "penstock": ("-m", "penstock", "bench", "--json"),
     "sellout": ("-m", "aisle", "bench", "sellout", "--json"),
+    "sellout_scale": ("-m", "aisle", "bench", "sellout", "--topology", "scale", "--json"),
     "pay": ("-m", "aisle", "bench", "pay", "--json"),
     "status": ("-m", "aisle", "bench", "status", "--json"),
     "sse": ("-m", "aisle", "bench", "sse", "--json"),
     "growth": ("-m", "aisle", "bench", "growth", "--json"),
     "map": ("-m", "aisle", "bench", "map", "--json"),
 }
+NEEDS_KAFKA = ("sellout_scale",)
 
 
 def main() -> None:
@@ -39,15 +41,20 @@ def main() -> None:
     if unknown:
         parser.error(f"no benchmark is called {', '.join(unknown)}; there are {', '.join(COMMANDS)}")
     path = arguments.results / f"{datetime.now(UTC):%Y-%m-%d}-{commit()}.json"
-    results = {name: run_beside_kafka() if name == "penstock" else run(name) for name in arguments.names or COMMANDS}
+    names = arguments.names or [name for name in COMMANDS if has_kafka() or name not in NEEDS_KAFKA]
+    results = {name: run_beside_kafka() if name == "penstock" else run(name) for name in names}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(results, indent=1) + "\n")
     sys.stdout.write(f"{path}\n`python -m bench.readme {path.name}` writes the README's numbers and pictures from it\n")
 
 
+def has_kafka() -> bool:
+    return not missing_for_kafka(JARS)
+
+
 def run_beside_kafka() -> dict[str, object]:
     """Penstock, and Apache Kafka for the ratios where its jars are."""
-    if not JARS.is_dir() or shutil.which("java") is None:
+    if not has_kafka():
         return run("penstock")
     with tempfile.TemporaryDirectory(prefix="bench-kafka-") as folder, apache_kafka(Path(folder) / "data") as address:
         return run("penstock", "--kafka", address)
