@@ -16,6 +16,7 @@ import uvloop
 from aisle import __version__
 from aisle.accounts.command import mount_account
 from aisle.cli_audit import mount_audit
+from aisle.cli_backup import mount_backup
 from aisle.cli_bench import mount_bench
 from aisle.cli_demo import mount_demo
 from aisle.cli_dlq import mount_dlq
@@ -68,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     mount_dlq(verbs)
     mount_audit(verbs)
     mount_operate(verbs)
+    mount_backup(verbs)
     mount_demo(verbs)
     mount_bench(verbs)
     return parser

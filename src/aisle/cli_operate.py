@@ -47,7 +47,7 @@ def settings() -> Config:
 
 
 @asynccontextmanager
-async def _both(config: Config) -> "AsyncIterator[tuple[asyncpg.Pool, Store]]":
+async def both(config: Config) -> "AsyncIterator[tuple[asyncpg.Pool, Store]]":
     from aisle.db import open_database
     from aisle.metrics import Metrics
     from aisle.store import open_store
@@ -81,7 +81,7 @@ async def _compare(config: Config, *, as_json: bool) -> int:
     from aisle.reconcile import reconcile
 
     try:
-        async with _both(config) as (database, store):
+        async with both(config) as (database, store):
             found = await reconcile(database, store)
     except Problem as error:
         raise StartupError(f"store: {error}") from None

@@ -4,10 +4,10 @@ Used by the composition root only. Each turns one slice's values into another's;
 candidates for seats that are as good.
 """
 
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from uuid import UUID
 
 import asyncpg
@@ -119,6 +119,16 @@ def _providers(config: Config, sandbox: Sandbox) -> dict[str, Provider]:
         api_base=config.stripe_api_base,
     )
     return {stripe.name: stripe, sandbox.name: sandbox}
+
+
+@asynccontextmanager
+async def provider_of(config: Config, database: asyncpg.Pool) -> AsyncIterator[Provider]:
+    """The one that the settings name, for a command that asks it something."""
+    sandbox = Sandbox(database, clock=lambda: datetime.now(UTC))
+    try:
+        yield _providers(config, sandbox)[config.payment_provider]
+    finally:
+        await sandbox.aclose()
 
 
 def _currencies() -> CurrencyOf:

@@ -44,7 +44,7 @@ def is_understood(command: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("page", ["runbooks.md", "operate.md"])
+@pytest.mark.parametrize("page", ["runbooks.md", "operate.md", "backup.md"])
 def test_every_command_is_understood(page):
     found = commands(HOW_TO / page)
     assert found

@@ -76,6 +76,9 @@ def act(books: Books, method: str, path: str, form: dict[str, str], query: dict[
     parts = path.strip("/").split("/")[1:]
     if parts == ["payment_intents"] and method == "POST":
         return create(books, form)
+    if parts == ["payment_intents"]:
+        found = [{**i, "latest_charge": None} for i in books.intents.values()]
+        return 200, {"object": "list", "data": found, "has_more": False, "url": "/v1/payment_intents"}
     if parts == ["charges"]:
         group = query["transfer_group"][0]
         found = [i for i in books.intents.values() if i["transfer_group"] == group]

@@ -58,6 +58,16 @@ class Notice(msgspec.Struct, frozen=True):
     kind: str
 
 
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """Money the provider has taken for us, or was promised: `amount` is what has not gone back yet."""
+
+    payment: UUID
+    amount: int
+    currency: str
+    reference: str
+    captured: bool
+
+
 class ProviderSilent(AisleError):
     """No answer, or none that can be read. What was asked may or may not have happened."""
 
@@ -86,6 +96,9 @@ class Provider(Protocol):
 
     async def refund(self, refund: UUID, payment: UUID, reference: str, amount: int) -> bool:
         """Give money back; true once the provider has accepted it."""
+
+    async def taken_since(self, since: datetime) -> list[Taken]:
+        """All payments of ours since then whose money it has; changes nothing."""
 
     def read_notice(self, body: bytes, headers: Mapping[str, str], now: datetime) -> Notice:
         """The webhook, if it is from this provider, for this account, and new. Raises NoticeRefused."""

@@ -15,7 +15,7 @@ import msgspec
 
 from aisle.group_commit import GroupCommit
 from aisle.limits import PAY_BATCH_MAX, PAY_QUEUE_MAX
-from aisle.payment.provider import Answer, Charge, Notice, NoticeRefused, ProviderSilent, Verdict
+from aisle.payment.provider import Answer, Charge, Notice, NoticeRefused, ProviderSilent, Taken, Verdict
 from aisle.payment.signature import check_signature, sign
 
 SIGNATURE = "aisle-signature"
@@ -49,6 +49,12 @@ CAPTURE = """
 SHOW = "select * from payment.sandbox_charges where payment = any($1::uuid[])"
 
 Send = Callable[[bytes, Mapping[str, str]], Awaitable[None]]
+
+
+TAKEN = """
+    select payment, amount - refunded as amount, currency, state = 'captured' as captured
+    from payment.sandbox_charges where state in ('authorised', 'captured') and amount > refunded and settles_at >= $1
+"""
 
 
 class Sandbox:
@@ -127,6 +133,10 @@ class Sandbox:
             if given is None:
                 raise ProviderSilent("the provider has no such money")
         return True
+
+    async def taken_since(self, since: datetime) -> list[Taken]:
+        rows = await self._database.fetch(TAKEN, since)
+        return [Taken(reference=f"sandbox-{row['payment'].hex}", **row) for row in rows]
 
     def read_notice(self, body: bytes, headers: Mapping[str, str], now: datetime) -> Notice:
         check_signature(self._secret, headers.get(SIGNATURE, ""), body, now)

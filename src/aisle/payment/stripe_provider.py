@@ -12,7 +12,7 @@ from uuid import UUID
 import stripe
 
 from aisle.limits import WEBHOOK_SECONDS_MAX
-from aisle.payment.provider import Answer, Charge, Notice, NoticeRefused, ProviderSilent, Verdict
+from aisle.payment.provider import Answer, Charge, Notice, NoticeRefused, ProviderSilent, Taken, Verdict
 
 SIGNATURE = "stripe-signature"
 
@@ -93,6 +93,17 @@ class Stripe:
         )
         return given is not None and given.status in ("succeeded", "pending")
 
+    async def taken_since(self, since: datetime) -> list[Taken]:
+        async def all_pages() -> list[Taken | None]:
+            asked: Any = {"created": {"gte": int(since.timestamp())}, "limit": 100, "expand": ["data.latest_charge"]}
+            listed = await self._intents.list_async(asked)
+            return [_taken(intent) async for intent in listed.auto_paging_iter()]
+
+        found = await _spoken(all_pages(), refused=None)
+        if found is None:
+            raise ProviderSilent("Stripe does not list payments")
+        return [one for one in found if one is not None]
+
     def read_notice(self, body: bytes, headers: Mapping[str, str], now: datetime) -> Notice:
         header = headers.get(SIGNATURE, "")
         if not header:
@@ -119,6 +130,21 @@ def _payment_in(event: Any) -> UUID:
         return UUID(event.data.object.metadata["payment"])
     except (AttributeError, KeyError, TypeError, ValueError):
         raise NoticeRefused(404, "unknown_payment", "the notice names no payment of ours") from None
+
+
+def _taken(intent: Any) -> Taken | None:
+    """None for what is not ours, or has no money left."""
+    captured = intent.status == "succeeded"
+    back = getattr(getattr(intent, "latest_charge", None), "amount_refunded", 0) or 0
+    left = (intent.amount_received if captured else intent.amount) - back
+    try:
+        payment = UUID(intent.metadata["payment"])
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+    if left <= 0 or not (captured or intent.status == "requires_capture"):
+        return None
+    currency = intent.currency.upper()
+    return Taken(payment=payment, amount=left, currency=currency, reference=intent.id, captured=captured)
 
 
 def _is_refusal(answer: Answer) -> bool:
