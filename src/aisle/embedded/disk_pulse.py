@@ -1,7 +1,7 @@
 """Brings the growing files of a folder to the disk once a second, from a thread of its own.
 
 Used by `valkey`, whose own syncing holds writes back while the disk is slow. It only syncs: it never writes, moves or
-deletes, and a file that is gone when its turn comes is no concern of it.
+deletes, and a file that is gone when its turn comes is no concern of it. `after_each` is called after every round.
 """
 
 import os
@@ -14,10 +14,13 @@ STOP_SECONDS = 5.0  # a sync on a slow disk is waited for so long; it does no ha
 
 
 class DiskPulse:
-    def __init__(self, folder: Path, pattern: str, on_failure: Callable[[OSError], None]) -> None:
+    def __init__(
+        self, folder: Path, pattern: str, on_failure: Callable[[OSError], None], after_each: Callable[[], None]
+    ) -> None:
         self._folder = folder
         self._pattern = pattern
         self._on_failure = on_failure
+        self._after_each = after_each
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -41,6 +44,7 @@ class DiskPulse:
             try:
                 for path in self._folder.glob(self._pattern):
                     _sync(path)
+                self._after_each()
             except OSError as error:
                 self._on_failure(error)
                 return

@@ -6,6 +6,9 @@ tail that stays inside the file can hide what is acknowledged after it. A file t
 Valkey writes to its file before it answers, so a killed Valkey loses nothing, with one exception: with `appendfsync
 everysec` it holds writes back for up to two seconds while an earlier sync is under way, and answers all the same. So
 it never syncs by itself here, and `disk_pulse` does it once a second from outside.
+
+A full disk is survived, but leaves a trap: after a write of which only a part fitted, Valkey cuts the part off and goes
+on where it had been, so that zeros stay in the file and it would not load again. Such a file is rewritten at once.
 """
 
 import contextlib
@@ -26,13 +29,14 @@ from redis.retry import Retry
 
 from aisle.embedded.disk_pulse import DiskPulse
 from aisle.embedded.errors import EmbeddedError
-from aisle.embedded.home import Home, private_directory, write_private
+from aisle.embedded.home import LOG_BYTES_MAX, Home, private_directory, write_private
 from aisle.embedded.process import Answer, nobody_asks
 from aisle.embedded.server import LOOPBACK, Server, wheel_directory
 
 ANSWER_SECONDS = 5.0
 REWRITE_SECONDS = 600.0
 POLL_SECONDS = 0.02
+SHORT_WRITE = "Short write while writing to the AOF file"
 OPTION_NAME = re.compile(r"[a-z][a-z0-9-]*")
 # The wheel's Valkey takes its memory from glibc, which keeps small freed pieces aside and joins thousands of them when
 # somebody asks for a larger one: a script that met this stood still for up to a millisecond. Joined at once, none does.
@@ -61,7 +65,11 @@ class ValkeyServer(Server):
         self._clean_marker = self._directory / "clean"
         self._unclean = False
         self._password = ""
-        self._pulse = DiskPulse(self._directory / "appendonlydir", "*.incr.aof", self._hand_syncing_back)
+        self._pulse = DiskPulse(
+            self._directory / "appendonlydir", "*.incr.aof", self._hand_syncing_back, self._rewrite_after_short_write
+        )
+        self._log_seen = 0
+        self._zeros_in_file = self._rewriting = False
 
     @property
     def url(self) -> str:
@@ -152,10 +160,35 @@ class ValkeyServer(Server):
         with contextlib.suppress(RedisError), self._connection() as connection:
             connection.config_set("appendfsync", "everysec")
 
+    def _rewrite_after_short_write(self) -> None:
+        self._zeros_in_file = SHORT_WRITE in self._new_in_log() or self._zeros_in_file
+        if not self._zeros_in_file:
+            return
+        with contextlib.suppress(RedisError), self._connection() as connection:
+            state = _persistence(connection)
+            if state["aof_rewrite_in_progress"] or state["aof_rewrite_scheduled"]:
+                return
+            if self._rewriting and state["aof_last_bgrewrite_status"] == "ok":
+                self._zeros_in_file = self._rewriting = False
+            elif state["aof_last_write_status"] == "ok":
+                connection.bgrewriteaof()
+                self._rewriting = True
+
+    def _new_in_log(self) -> str:
+        """What it has written to its log since the last look, of this run only."""
+        try:
+            with open(self.log_path, "rb") as log:
+                log.seek(max(self._log_seen, self._log_start))
+                new = log.read(LOG_BYTES_MAX)
+                self._log_seen = log.tell()
+        except OSError:
+            return ""
+        return new.decode(errors="replace")
+
     def _ended(self, exit_code: int) -> None:
         self._pulse.stop()
         # While a start has not yet rewritten a torn file, a clean exit does not make the file whole.
-        if self._append and exit_code == 0 and not self._unclean:
+        if self._append and exit_code == 0 and not self._unclean and not self._zeros_in_file:
             write_private(self._clean_marker, "")
 
     @contextlib.contextmanager

@@ -37,7 +37,8 @@ async def log_store_killed(nemesis: Nemesis, chance: random.Random) -> int:
     bit, store = _is_busy(nemesis), nemesis.world.log_store
     await asyncio.to_thread(store.kill)
     await asyncio.sleep(chance.uniform(0, 2))
-    await nemesis.world.start_again(store)
+    if await nemesis.world.start_again(store):
+        nemesis.sale.note("the log's file was spoilt and the log began anew")
     return int(bit)
 
 

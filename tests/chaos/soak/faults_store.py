@@ -40,7 +40,7 @@ async def store_killed(nemesis: Nemesis, chance: random.Random) -> int:
     store = nemesis.world.store
     await asyncio.to_thread(store.kill)
     await asyncio.sleep(chance.uniform(0, 2))
-    await nemesis.world.start_again(store)
+    await start_store(nemesis)
     return int(bit)
 
 
@@ -51,11 +51,11 @@ async def store_torn(nemesis: Nemesis, chance: random.Random) -> int:
     await asyncio.to_thread(store.kill)
     nemesis.history.mark("holds lost")
     torn = world.lose_tail(store, chance.choice((1, 7, 40, 200, 3000)))
-    await world.start_again(store)
+    await start_store(nemesis)
     await asyncio.sleep(chance.uniform(0.2, 1.5))
     await asyncio.to_thread(store.kill)
     nemesis.history.mark("holds lost")
-    await world.start_again(store)
+    await start_store(nemesis)
     await _until_admitted(nemesis)
     return int(bit and torn > 0)
 
@@ -170,9 +170,17 @@ async def store_disk_full(nemesis: Nemesis, chance: random.Random) -> int:
     filler.unlink()
     await asyncio.sleep(1)
     if not world.store.running:
-        await world.start_again(world.store)
         nemesis.sale.note("the store died of its full disk")
+        await start_store(nemesis)
     return int(bit)
+
+
+async def start_store(nemesis: Nemesis) -> None:
+    """One whose file a full disk has spoilt is an empty one, to be rebuilt."""
+    if await nemesis.world.start_again(nemesis.world.store):
+        nemesis.sale.note("the store's file was spoilt and the store rebuilt")
+        nemesis.history.mark("holds lost")
+        await _until_admitted(nemesis)
 
 
 async def _until_admitted(nemesis: Nemesis) -> None:

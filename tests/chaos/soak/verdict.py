@@ -23,7 +23,7 @@ from tests.chaos.soak import faults_log
 from tests.chaos.soak.audit import GIVE_REFUNDS, forbidden_moves
 from tests.chaos.soak.buyers import POOL_PLACES, SEATS_PER_BUYER, WIDTH
 from tests.chaos.soak.checks import Final, judge_history
-from tests.chaos.soak.faults_store import operator_of
+from tests.chaos.soak.faults_store import operator_of, start_store
 from tests.chaos.soak.nemesis import Nemesis
 from tests.chaos.soak.watchers import Watcher
 from tests.invariants import assert_event_consistent, live_holds, unsettled
@@ -49,7 +49,9 @@ async def heal(nemesis: Nemesis) -> None:
     for disk in ("postgres", "store", "log"):
         (world.disk(disk) / "filler").unlink(missing_ok=True)
     for server in (world.postgres, world.store, world.log_store, world.broker):
-        if not server.running:
+        if not server.running and server is world.store:
+            await start_store(nemesis)
+        elif not server.running:
             await world.start_again(server)
     for node in world.nodes:
         node.kept_down = False

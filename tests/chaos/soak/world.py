@@ -275,13 +275,21 @@ class World:
             node.signal(signal.SIGKILL)
             await node.ended(10)
 
-    async def start_again(self, server: Program) -> None:
-        """A server that is down, as its supervisor would: again and again until it stays up."""
+    async def start_again(self, server: Program) -> bool:
+        """A server that is down, as its supervisor would: again and again until it stays up.
+
+        A store whose file cannot be read any more starts empty, as an operator would have it; then the answer is true.
+        """
+        lost = False
         for pause_s in (0, 0.5, 1, 2, 4, 8, 8, 8):
             await asyncio.sleep(pause_s)
-            with suppress(EmbeddedError):
+            try:
                 await asyncio.to_thread(server.start)
-                return
+                return lost
+            except EmbeddedError as error:
+                if "Bad file format" in str(error) and isinstance(server, ValkeyServer):
+                    lost = True
+                    shutil.rmtree(server.keeps / "appendonlydir")
         raise AssertionError(f"{server.name} does not start: {server.last_words()}")
 
     def use_store(self, server: ValkeyServer) -> None:
