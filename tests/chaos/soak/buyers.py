@@ -20,6 +20,7 @@ POOL = "GA"
 POOL_PLACES = 20
 ROWS, WIDTH = 4, 10
 TRIES = 4
+LEFT = "a client left and asked again elsewhere"
 CARDS = ("card_ok",) * 8 + (
     "card_declined", "card_late", "card_late", "card_late", "card_timeout", "card_charge_timeout", "card_3ds",
     "card_duplicate", "card_duplicate", "card_capture_fails", "card_wrong_amount",
@@ -184,7 +185,7 @@ class Buyer:
         body = {"event_id": event, "code": ticket["code"], "gate": "north"}
         scans = [
             self._ask("scan", "POST", "/check-ins", body, key=self._key(), token=self.sale.door_token,
-                      ticket=ticket["id"], booking=booking)
+                      ticket=f"{booking} {ticket['id']}", booking=booking)
             for _ in range(2)
         ]  # fmt: skip
         race = self.chance.random() < 0.3
@@ -213,7 +214,7 @@ class Buyer:
             tried = {"door": door + attempt, "leave_after_s": leave_after_s, "again": attempt > 0}
             asked = await self._once(kind, method, path, body, key=key, **tried, **more)
             if leave_after_s is not None:
-                self.sale.note("F26 a client left and asked again elsewhere")
+                self.sale.note(LEFT)
             if asked.outcome == OK:
                 return asked.answer
             if asked.outcome == FAIL and asked.status not in (429, 503):

@@ -12,6 +12,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from tests import children
@@ -99,6 +102,8 @@ def _live(wish: dict[str, Any], parent: int) -> None:
         else:
             from aisle.cli import main
 
+            if "CHAOS_CLOCK" in wish["env"]:
+                _go_by(Path(wish["env"]["CHAOS_CLOCK"]))
             main(wish["command"])
     except SystemExit as end:
         code = int(end.code or 0)
@@ -106,6 +111,15 @@ def _live(wish: dict[str, Any], parent: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _go_by(clock: Path) -> None:
+    """The process is off by as many seconds as the file says, from then on as well."""
+    import aisle.app
+
+    right = time.time
+    time.time = lambda: right() + float(clock.read_text() or 0)
+    aisle.app._now = lambda: datetime.fromtimestamp(time.time(), UTC)
 
 
 def _serve() -> None:

@@ -7,6 +7,7 @@ ever sent is read once more and changes nothing; the store is emptied, rebuilt, 
 import asyncio
 import json
 import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from signal import SIGCONT, SIGKILL
@@ -29,6 +30,18 @@ from tests.chaos.soak.watchers import Watcher
 from tests.invariants import assert_event_consistent, live_holds, unsettled
 
 REST_SECONDS = 240.0
+LATE_MONEY = "money came after its seats were gone"
+MET = {
+    LATE_MONEY: "payment.payments where late_at is not null",
+    "late money got its seats, or others": "booking.bookings where reason = 'paid_late'",
+    "late money went back": "payment.payments where late_at is not null and state = 'RETURNED'",
+    "a booking failed because its seats were taken": "booking.bookings where reason = 'taken'",
+    "a booking expired": "booking.bookings where state = 'CANCELLED' and reason = 'expired'",
+    "a booking was sold out": "booking.bookings where reason = 'sold_out'",
+    "the provider did not answer": "payment.payments where method in ('card_timeout', 'card_charge_timeout')",
+    "webhooks were heard": "payment.notices",
+    "a refund was refused by the provider": "payment.refunds where looks > 0",
+}
 AWAY = (OSError, TimeoutError, AisleError, ResplineError, asyncpg.PostgresError, asyncpg.InterfaceError)
 INVARIANTS = ("I1", "I2", "I3", "I4", "I5", "I7", "I8", "I9", "I10", "I11", "I13", "I16", "I17", "I19", "I21", "I22",
               "I23", "I24", "I26", "I27", "I28")  # fmt: skip
@@ -38,6 +51,7 @@ INVARIANTS = ("I1", "I2", "I3", "I4", "I5", "I7", "I8", "I9", "I10", "I11", "I13
 class Verdict:
     findings: list[str] = field(default_factory=list)
     judged: dict[str, int] = field(default_factory=dict)
+    met: Counter[str] = field(default_factory=Counter)
     rest_seconds: float = 0.0
 
 
@@ -151,6 +165,8 @@ async def _judge_history(nemesis: Nemesis, buyers: dict[str, str], verdict: Verd
             for row in await connection.fetch("select * from ticketing.subsections")
         }
         pools = await connection.fetch("select event_id, capacity from ticketing.pools")
+        for what, count in MET.items():
+            verdict.met[what] = await connection.fetchval(f"select count(*) from {count}")  # noqa: S608
     finally:
         await connection.close()
     finals = [final_of(row, widths) for row in rows]

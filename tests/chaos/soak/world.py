@@ -11,7 +11,6 @@ import resource
 import secrets
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -68,7 +67,7 @@ class Node:
     def __init__(self, world: "World", name: str, roles: str, links: dict[str, Link]) -> None:
         self.world, self.name, self.roles, self.links = world, name, roles, links
         self.port = free_port()
-        self.process: subprocess.Popen[bytes] | Child | None = None
+        self.process: Child | None = None
         self.kept_down = False
         self.extra: dict[str, str] = {}  # environment of the next start
         self.starts = 0
@@ -96,13 +95,7 @@ class Node:
         )
         env = clean_environment({**as_environment(config), **self.extra})
         command = ["serve", "--roles", self.roles]
-        if "LD_PRELOAD" in self.extra:
-            with self.output.open("ab") as output:
-                python = [sys.executable, "-m", "aisle", *command]
-                begin = partial(children.start, python, env=env, stdout=output, stderr=output)
-                self.process = await self.world.on_fork_thread(begin)
-        else:
-            self.process = await self.world.born(command, env, self.output)
+        self.process = await self.world.born(command, env, self.output)
         self.starts += 1
 
     async def until_it_serves(self, seconds: float = 60) -> bool:
