@@ -61,5 +61,6 @@ def test_a_file_that_is_no_result_is_said_in_a_sentence(tmp_path):
     with pytest.raises(StartupError, match=r"empty\.json is no result"):
         costs_of(tmp_path / "empty.json")
     (tmp_path / "being-written.json").touch()
+    (tmp_path / "scale.json").write_text('{"sellout": {"cpu_us_by_process": {"api-1": 9.0}}, "inventory": {}}')
     with pytest.raises(StartupError, match="name a file with --costs"):
         newest_result(tmp_path)

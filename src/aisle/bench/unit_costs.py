@@ -22,6 +22,8 @@ BEFORE_THE_COMMIT = 0.6
 RESERVATION, TICKETING, BOOKING = 0.4, 0.3, 0.3
 PLACING, TICKETS, OUTCOME = 0.4, 0.35, 0.25
 MESSAGES_A_BOOKING = 3
+# The processes of `aisle up`.
+EMBEDDED = {"aisle", "workers", "postgres", "penstock", "valkey"}
 # Of files written before the buyers' own time was measured.
 BUYERS_US = 20.0
 
@@ -91,7 +93,10 @@ def _is_whole(path: Path) -> bool:
         results = _read(path)
     except ValueError:  # such as the file that this command's own output is being sent to
         return False
-    return all(isinstance(results.get(bench), dict) for bench in ("sellout", "inventory"))
+    if not all(isinstance(results.get(bench), dict) for bench in ("sellout", "inventory")):
+        return False
+    # A sale on many processes is what this predicts, not what it learns from.
+    return set(results["sellout"].get("cpu_us_by_process", {})) >= EMBEDDED
 
 
 def _read(path: Path) -> dict[str, Any]:
