@@ -154,7 +154,10 @@ async def _rebuild(store: "Store", arguments: argparse.Namespace) -> int:
         done = await rebuild(store, _read_facts(arguments.facts, event), drop_holds=arguments.drop_holds)
     else:
         async with _database() as database:
-            done = await rebuild_event(database, store, event, drop_holds=arguments.drop_holds)
+            try:
+                done = await rebuild_event(database, store, event, drop_holds=arguments.drop_holds)
+            except TimeoutError:
+                raise StartupError(f"the tickets of event {event} never stood still; run it again") from None
     await _note_rebuild(event, drop_holds=arguments.drop_holds)
     if arguments.json:
         say_json(

@@ -36,6 +36,8 @@ GATE_PAUSE_SECONDS_MAX = 30.0
 # Work in the background that died is begun anew after so long.
 REVIVE_SECONDS = 1.0
 VERIFY_AT_ONCE = 4
+# How long a rebuild or a confirmation of an event waits for a gap between those who change its tickets.
+STOP_SECONDS_MAX = 60
 EXPIRE_ROWS_MAX = 500
 RELAY_ROWS_MAX = 500
 TRANSACTION_TRIES_MAX = 3

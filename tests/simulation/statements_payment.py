@@ -17,7 +17,8 @@ def add_payment_tables(tables: Tables) -> None:
         PAYMENTS, "id",
         state="STARTED", reference="", action="", reason="", taken=False, refunded=0, late_at=None, tries=0,
         seats_again=None, looks=0, ended_at=None, held=None, held_currency=None, decision="",
-        check=lambda p: p["amount"] >= 0 and 0 <= p["refunded"] <= (p["amount"] if p["held"] is None else p["held"]),
+        check=lambda p: p["amount"] >= 0 and 0 <= p["refunded"] <= (p["amount"] if p["held"] is None else p["held"])
+        and p["decision"] in ("", "accept", "refund"),
         unique=_clash,
     )  # fmt: skip
     tables.add(

@@ -309,7 +309,7 @@ class Connection:
         rows = await self.fetch(statement, *args)
         return next(iter(rows[0].values())) if rows else None
 
-    async def execute(self, statement: str, *args: Any) -> str:
+    async def execute(self, statement: str, *args: Any, timeout: float | None = None) -> str:
         await self.fetch(statement, *args)
         return ""
 

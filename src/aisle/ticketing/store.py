@@ -11,7 +11,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
-from aisle.limits import TICKETS_PER_COPY
+from aisle.limits import STOP_SECONDS_MAX, TICKETS_PER_COPY
 from aisle.messages import Message, encode
 from aisle.ticketing.event import Description, Subhall, TicketState, lane_of, partition_of
 from aisle.ticketing.pool import Pool
@@ -154,8 +154,12 @@ async def epochs_of(connection: asyncpg.Connection, events: Sequence[int]) -> di
 
 
 async def stop_event(connection: asyncpg.Connection, event_id: int) -> None:
-    """Until the caller's transaction has ended, nobody can send word of this event's tickets to the store."""
-    await connection.execute("select 1 from ticketing.events where id = $1 for no key update", event_id)
+    """Until the caller's transaction has ended, nobody can send word of this event's tickets to the store.
+
+    Those who share the event do not queue behind us, so in a rush this waits for a gap between them.
+    """
+    statement = "select 1 from ticketing.events where id = $1 for no key update"
+    await connection.execute(statement, event_id, timeout=STOP_SECONDS_MAX)
 
 
 async def begin_epoch(connection: asyncpg.Connection, event_id: int, epoch: int) -> None:
