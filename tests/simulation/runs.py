@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ def run_into(file: Path, simulate: Simulate, first: int, histories: int, process
     """Run what the file does not have of these seeds, so many processes at a time; returns what it has then."""
     portions = not_yet(read(file), first, histories)
     with ProcessPoolExecutor(max_workers=processes) as pool:
-        under_way = {pool.submit(simulate, *portion) for portion, _ in zip(portions, range(processes), strict=False)}
+        under_way = {pool.submit(simulate, *portion) for portion in islice(portions, processes)}
         while under_way:
             done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
             for portion in done:
