@@ -5,7 +5,7 @@ PYTEST_WORKERS ?= 4
 PYTEST = .venv/bin/pytest -n $(PYTEST_WORKERS) --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help up scale setup test check docs screenshots bench chaos kills simulate lock clean
+.PHONY: help up scale setup test check docs screenshots bench chaos kills simulate sbom lock clean
 
 help:  ## list the verbs
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,7 +28,7 @@ check: .venv/development  ## lint, types, import contracts, tidy, deployment fil
 	.venv/bin/ruff format --check src tests bench docs
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	.venv/bin/pytest --no-servers tests/test_tidy.py tests/test_docs.py tests/test_deploy.py
+	.venv/bin/pytest --no-servers tests/test_tidy.py tests/test_docs.py tests/test_supply_chain.py tests/test_deploy.py
 
 bench: .venv/development  ## run every benchmark and keep the figures
 	.venv/bin/python -m bench.run_all
@@ -53,9 +53,18 @@ screenshots: .venv/development  ## take the pictures of the pages anew, from a s
 docs: .venv/development  ## write the reference pages that are drawn from the code
 	.venv/bin/python docs/generate.py
 
+sbom: .venv/runtime  ## write a CycloneDX bill of materials and the licences of what Aisle runs with to dist/
+	$(PYTHON) -m venv .venv/sbom
+	.venv/sbom/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-sbom.txt
+	@mkdir -p dist
+	.venv/sbom/bin/cyclonedx-py requirements --pyproject pyproject.toml --mc-type application --output-reproducible \
+		--of JSON -o dist/aisle.cdx.json requirements.txt
+	.venv/bin/python docs/licences.py > dist/licences.txt
+
 lock:  ## pin every dependency with its hashes (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --extra build pyproject.toml -o requirements.txt
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --extra build --extra dev -c requirements.txt pyproject.toml -o requirements-dev.txt
+	echo cyclonedx-bom | uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate - -o requirements-sbom.txt
 
 clean:  ## remove the environment, the data and the caches
 	rm -rf .venv .aisle .aisle-scale .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

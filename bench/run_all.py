@@ -26,6 +26,7 @@ COMMANDS = {
     "pay": ("-m", "aisle", "bench", "pay", "--json"),
     "status": ("-m", "aisle", "bench", "status", "--json"),
     "sse": ("-m", "aisle", "bench", "sse", "--json"),
+    "overload": ("-m", "aisle", "bench", "overload", "--json"),
     "growth": ("-m", "aisle", "bench", "growth", "--json"),
     "map": ("-m", "aisle", "bench", "map", "--json"),
 }

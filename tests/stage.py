@@ -7,6 +7,7 @@ in the store. A stage can lose its process, its log or its store, and get them b
 import asyncio
 import itertools
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -229,6 +230,28 @@ def running_stage(servers: Servers, folder: Path, **options: Any) -> Iterator[St
         stage.start()
         yield stage
         stage.look(require_no_drift)
+        require_clean_log(stage.output.read_text(errors="replace"))
+
+
+# An e-mail address, the text of a session or token (`accounts/tokens.py`), a password's hash, a key of Stripe.
+NEVER_LOGGED = re.compile(
+    r"[\w.+-]+@example\.(?:com|org)|\b[st]\.[0-9a-f]{8}\.[\w-]{32}\.[\w-]{43}|\$argon2id\$|\bsk_(?:live|test)_\w+"
+)
+CARD_LIKE = re.compile(r"(?<![\w.-])[3-6](?:[ -]?\d){13,15}(?![\w.-])")
+
+
+def require_clean_log(text: str) -> None:
+    """Whatever a module did with its stage: nothing of a person and no secret is in the log of it."""
+    found = NEVER_LOGGED.search(text)
+    assert found is None, f"in the log: {text[max(0, found.start() - 200) : found.end()]}"
+    for number in CARD_LIKE.findall(text):
+        assert not _is_card(re.sub(r"\D", "", number)), f"in the log: {number}"
+
+
+def _is_card(digits: str) -> bool:
+    """Luhn's sum, as on every card."""
+    doubled = [int(d) * (2 if place % 2 else 1) for place, d in enumerate(reversed(digits))]
+    return sum(d - 9 if d > 9 else d for d in doubled) % 10 == 0
 
 
 @contextmanager

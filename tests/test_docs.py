@@ -36,6 +36,22 @@ def test_the_guarantees_name_tests_that_exist_and_leave_none_of_them_out():
         assert (ROOT / name).is_file(), f"{name} does not exist"
 
 
+def test_every_test_that_the_security_page_names_exists():
+    page = (ROOT / "docs" / "explanation" / "security.md").read_text()
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page)
+    assert len(named) > 50
+    for path, name in named:
+        assert re.search(rf"^ *(async )?def {name}\(", (ROOT / path).read_text(), re.MULTILINE), f"{path}::{name}"
+
+
+def test_every_row_of_the_security_page_has_a_test_or_does_not_apply():
+    page = (ROOT / "docs" / "explanation" / "security.md").read_text()
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) >= 20
+    for row in rows:
+        assert "::test_" in row[-1] or "does not apply" in " ".join(row), row[0]
+
+
 def test_every_route_says_what_it_is_for():
     for path, methods in openapi_document()["paths"].items():
         for method, operation in methods.items():

@@ -24,6 +24,7 @@ from aisle.accounts.access import Access, actor_of
 from aisle.accounts.api import account_routes
 from aisle.accounts.desk import Desk, open_desk
 from aisle.booking.api import booking_routes
+from aisle.booking.backlog import Backlog
 from aisle.booking.desk import BookingDesk
 from aisle.booking.holds_api import hold_routes
 from aisle.booking.payment_api import money_routes
@@ -167,6 +168,8 @@ def _api_routers(parts: Parts, desk: Desk, browsing: Browsing, stack: AsyncExitS
         clock=parts.clock,
         replayed=work.idempotency_replays_total.inc,
         key_reused=work.idempotency_conflicts_total.inc,
+        wait_s_max=parts.config.accept_wait_seconds,
+        backlog=Backlog(parts.database),
     )
     stack.push_async_callback(placer.aclose)
     events = EventDesk(
@@ -181,7 +184,16 @@ def _api_routers(parts: Parts, desk: Desk, browsing: Browsing, stack: AsyncExitS
         browsing=browsing,
     )
     holder, checkout = holder_and_checkout(parts, find_sale, stack)
-    bookings = BookingDesk(parts.database, placer, holder, checkout, parts.relays["booking"], find_sale, parts.clock)
+    bookings = BookingDesk(
+        parts.database,
+        placer,
+        holder,
+        checkout,
+        parts.relays["booking"],
+        find_sale,
+        parts.clock,
+        allow_hold=desk.limiter.per_minute("hold_buyer", parts.config.holds_per_buyer),
+    )
     routes = [event_routes(events), hall_routes(events), booking_routes(bookings), hold_routes(bookings)]
     routes.append(privacy_routes(PrivacyDesk(parts.database, desk, holder.release_all)))
     return [*routes, buyer_pages(pages_from(desk, events)), seller_pages(seller_pages_from(desk, events))]

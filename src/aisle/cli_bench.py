@@ -24,6 +24,7 @@ def mount_bench(verbs: "argparse._SubParsersAction[Any]") -> None:
     _measuring(names, "status", "the state of an event read over HTTP", _status)
     sse = _measuring(names, "sse", "browsers that watch an event while it is sold", _sse)
     sse.add_argument("--viewers", type=int, default=10_000, metavar="N", help="how many watch (10,000)")
+    _measuring(names, "overload", "far more orders than can be written", _overload)
     _measuring(names, "growth", "what a booking costs in larger halls and among more events", _growth)
     _measuring(names, "map", "the map of 50,000 seats in a real browser", _map)
     _mount_capacity(names)
@@ -105,6 +106,15 @@ def _status(arguments: argparse.Namespace) -> int:
 
     show(bench_status(quick=arguments.quick), as_json=arguments.json)
     return 0
+
+
+def _overload(arguments: argparse.Namespace) -> int:
+    from aisle.bench.overload import bench_overload
+    from aisle.bench.report import show
+
+    result = bench_overload(quick=arguments.quick)
+    show(result, as_json=arguments.json)
+    return 1 if result["lost"] or result["drift"] or result["other"] or result["without_retry_after"] else 0
 
 
 def _sse(arguments: argparse.Namespace) -> int:

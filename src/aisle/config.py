@@ -89,6 +89,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     hold_seconds_max: Annotated[
         int, Meta(description="Longest a hold may last with all its extensions.", ge=5, le=86_400)
     ] = 1800
+    accept_wait_seconds: Annotated[
+        Seconds, Meta(description="An order that could be written only later than this is refused with a 503, in s.")
+    ] = 2
     processing_seconds: Annotated[
         int, Meta(description="How long a booking waits for its seats before it fails.", ge=10, le=86_400)
     ] = 300
@@ -159,6 +162,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     registrations_per_address: Annotated[
         int, Meta(description="Registrations from one client address per minute.", ge=1, le=1_000_000)
     ] = 30
+    holds_per_buyer: Annotated[
+        int, Meta(description="Holds that one buyer may take per minute, given back or not.", ge=1, le=1_000_000)
+    ] = 120
     trusted_proxies: Annotated[
         str,
         Meta(description="Comma-separated addresses or networks whose X-Forwarded-For is believed. Empty: nobody's."),
@@ -175,6 +181,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         ),
     ] = 300
 
+    connections_max: Annotated[
+        int, Meta(description="Most connections of clients to one process; more are refused.", ge=16, le=1_000_000)
+    ] = 25_000
     live_connections_max: Annotated[
         int, Meta(description="Most browsers that one process sends live updates to.", ge=1, le=1_000_000)
     ] = 20_000

@@ -66,3 +66,8 @@ class StoreScriptFailed(AisleError):
         super().__init__(f"{script}: {code} {message}")
         self.script = script
         self.code = code
+
+
+class Overloaded(Problem):
+    def __init__(self) -> None:
+        super().__init__(503, "overloaded", "too many requests are waiting; try again shortly", retry_after_s=1)

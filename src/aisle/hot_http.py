@@ -6,18 +6,33 @@ on to do everything else: parsing, limits, keep-alive, pipelining, shutdown.
 """
 
 import time
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from aisle.envelope import SECURITY_HEADERS, RequestTimes, request_id_of
 from aisle.hot_route import Answered, HotRoute, HotRoutes, problem_of
 from aisle.problems import MEDIA_TYPE
 
+# As long as the Retry-After of a refusal says.
+REST_SECONDS = 1.0
+
 _SECURITY = b"".join(b"%s: %s\r\n" % pair for pair in SECURITY_HEADERS.items())
 _JSON = b"content-type: application/json\r\n" + _SECURITY
 _PROBLEM = b"content-type: %s\r\n" % MEDIA_TYPE.encode() + _SECURITY
+
+
+class Connection(Protocol):
+    """uvicorn's, with what ours adds to it (`http_server.py`)."""
+
+    scope: Any
+    cycle: Any
+    flow: Any
+    transport: Any
+
+    def on_response_complete(self) -> None: ...
+    def rest(self, seconds: float) -> None: ...
 
 
 class _NobodyWaits:
@@ -48,7 +63,7 @@ class HotCycle:
     message_event = _NobodyWaits()
 
     def __init__(
-        self, protocol: HttpToolsProtocol, routes: HotRoutes, route: HotRoute, times: RequestTimes, *, keep_alive: bool
+        self, protocol: "Connection", routes: HotRoutes, route: HotRoute, times: RequestTimes, *, keep_alive: bool
     ) -> None:
         self._protocol = protocol
         self._routes = routes
@@ -103,3 +118,5 @@ class HotCycle:
         if not self.keep_alive:
             self._protocol.transport.close()
         self._protocol.on_response_complete()
+        if answered.overloaded and self.keep_alive:
+            self._protocol.rest(REST_SECONDS)

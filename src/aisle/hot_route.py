@@ -19,14 +19,14 @@ from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from aisle.db import is_away
-from aisle.errors import Problem
+from aisle.errors import Overloaded, Problem
 from aisle.problems import answer_of
 
 HotAnswer = Callable[[Any, bytes], Awaitable[tuple[int, bytes]]]
 
 Body = TypeVar("Body")
 
-_OPT = "hot_answer"
+_OPT, _FULL = "hot_answer", "hot_is_full"
 
 # What a path may hold, how it is written, and what makes it of its letters.
 _PARAMETERS: Mapping[Any, tuple[bytes, Callable[[bytes], Any]]] = {
@@ -39,6 +39,7 @@ class HotRoute(NamedTuple):
     template: str  # the path as the table of access names it
     answer: HotAnswer
     body_bytes_max: int
+    is_full: Callable[[], bool] | None = None
 
 
 class Answered(NamedTuple):
@@ -46,10 +47,12 @@ class Answered(NamedTuple):
     body: bytes
     problem: bool = False
     headers: Mapping[str, str] = {}
+    overloaded: bool = False
 
 
-def hot(answer: HotAnswer) -> dict[str, Any]:
-    return {_OPT: answer}
+def hot(answer: HotAnswer, is_full: Callable[[], bool] | None = None) -> dict[str, Any]:
+    """While `is_full`, everybody is refused before it is even looked up who they are."""
+    return {_OPT: answer, _FULL: is_full}
 
 
 def hot_answer(scope: Scope) -> ASGIApp | None:
@@ -91,6 +94,8 @@ class HotRoutes:
 
     async def answer(self, route: HotRoute, scope: Any, body: bytes) -> Answered:
         """A refusal is an answer; what is raised is our mistake."""
+        if route.is_full is not None and route.is_full():
+            return problem_of(Overloaded(), scope)
         try:
             await self._admit(scope)
             _check_size(body, route.body_bytes_max)
@@ -102,7 +107,7 @@ class HotRoutes:
 
     def _add(self, route: Any, handler: Any) -> None:
         limit = handler.resolve_request_max_body_size()
-        hot_route = HotRoute(route.path_format, handler.opt[_OPT], limit)
+        hot_route = HotRoute(route.path_format, handler.opt[_OPT], limit, handler.opt[_FULL])
         parameters = {name: _PARAMETERS[one.type] for name, one in route.path_parameters.items()}
         for method in handler.http_methods:
             if not parameters:
@@ -119,7 +124,7 @@ class HotRoutes:
 
 def problem_of(error: Exception, scope: Any) -> Answered:
     status, headers, body = answer_of(error, scope["path"])
-    return Answered(status, body, problem=True, headers=headers)
+    return Answered(status, body, problem=True, headers=headers, overloaded=isinstance(error, Overloaded))
 
 
 def parse_json(body: bytes, decoder: msgspec.json.Decoder[Body]) -> Body:

@@ -6,6 +6,7 @@ cost us nothing. Signals belong to the composition root, which announces the dra
 """
 
 import asyncio
+import resource
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,10 +21,12 @@ from aisle.envelope import RequestTimes
 from aisle.errors import StartupError
 from aisle.hot_http import HotCycle
 from aisle.hot_route import HotRoutes
-from aisle.limits import HEADER_BYTES_MAX, REQUEST_SECONDS_MAX
+from aisle.limits import HEADER_BYTES_MAX, REQUEST_SECONDS_MAX, SPARE_FILES
 from aisle.problems import problem_body
 
 BACKLOG = 4096
+CONNECTIONS_MIN = 16
+ACCEPTED_PER_TURN = 512
 
 # Under this name an application finds its connection among the extensions of the scope.
 CONNECTION = "aisle.connection"
@@ -31,6 +34,7 @@ CONNECTION = "aisle.connection"
 _REFUSALS = {
     400: ("Bad Request", "malformed_request", "the request is not valid HTTP"),
     408: ("Request Timeout", "request_timeout", f"the request did not arrive within {REQUEST_SECONDS_MAX} s"),
+    503: ("Service Unavailable", "too_many_connections", "too many clients are connected; try again shortly"),
     431: ("Request Header Fields Too Large", "headers_too_large", f"the request head is over {HEADER_BYTES_MAX} bytes"),
 }
 
@@ -40,12 +44,56 @@ class HttpServer(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """libuv takes one connection per turn of the loop, and in a crowd a turn takes long: who came late would wait a
+        minute to be let in while those inside are answered. So we take them beside it, hundreds at a time."""
+        await super().startup(sockets)
+        self._loop = asyncio.get_running_loop()
+        self._arriving: set[asyncio.Task[object]] = set()
+        self._doors = [listener.dup() for listener in sockets or ()]
+        for door in self._doors:
+            door.setblocking(False)
+            self._loop.add_reader(door.fileno(), self._let_in, door)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for door in self._doors:
+            self._loop.remove_reader(door.fileno())
+            door.close()
+        await super().shutdown(sockets)
+
+    def _let_in(self, door: socket.socket) -> None:
+        for _ in range(ACCEPTED_PER_TURN):
+            try:
+                client, _ = door.accept()
+            except OSError:  # nobody waits any more, or the one who did has gone
+                return
+            client.setblocking(False)
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            task: asyncio.Task[object] = self._loop.create_task(
+                self._loop.connect_accepted_socket(self._protocol, client)
+            )
+            self._arriving.add(task)
+            task.add_done_callback(self._arriving.discard)
+
+    def _protocol(self) -> asyncio.Protocol:
+        make: Any = self.config.http_protocol_class
+        protocol: asyncio.Protocol = make(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return protocol
+
 
 def http_server(app: Any, config: Config, hot: HotRoutes, times: RequestTimes) -> HttpServer:
     return HttpServer(
         uvicorn.Config(
             app,
-            http=partial(BoundedHttp, stall_s=config.write_stall_seconds, hot=hot, times=times),  # type: ignore[arg-type]
+            http=partial(  # type: ignore[arg-type]
+                BoundedHttp,
+                stall_s=config.write_stall_seconds,
+                connections_max=connections_that_fit(config),
+                hot=hot,
+                times=times,
+            ),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -57,6 +105,13 @@ def http_server(app: Any, config: Config, hot: HotRoutes, times: RequestTimes) -
             timeout_graceful_shutdown=int(config.drain_seconds),
         )
     )
+
+
+def connections_that_fit(config: Config) -> int:
+    """As many as the setting says, if there are so many files and some to spare."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    room = files - SPARE_FILES if files != resource.RLIM_INFINITY else config.connections_max
+    return max(CONNECTIONS_MIN, min(config.connections_max, room))
 
 
 def listen(config: Config) -> socket.socket:
@@ -87,14 +142,20 @@ class BoundedHttp(HttpToolsProtocol):
     _refusal = 400
     _stalled: asyncio.TimerHandle | None = None
 
-    def __init__(self, *args: Any, stall_s: float, hot: HotRoutes, times: RequestTimes, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, stall_s: float, connections_max: int, hot: HotRoutes, times: RequestTimes, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self._stall_s = stall_s
+        self._connections_max = connections_max
         self._hot = hot
         self._times = times
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if len(self.connections) > self._connections_max:
+            self._refuse(503)
+            return
         self._late = self.loop.call_later(REQUEST_SECONDS_MAX, self._refuse, 408)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -180,6 +241,16 @@ class BoundedHttp(HttpToolsProtocol):
             self.flow.pause_reading()
             self.pipeline.appendleft((cycle, self.app))
 
+    def rest(self, seconds: float) -> None:
+        """Read nothing for a while from a client that was told to come back later: one that does not heed it must not
+        take the time of those who are being served."""
+        self.flow.pause_reading()
+        self.loop.call_later(seconds, self._go_on)
+
+    def _go_on(self) -> None:
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+
     def write_chunk(self, data: bytes) -> bool:
         """A piece of an answer that is being sent in pieces, past the application's messages. False: the client does
         not keep up, or has gone."""
@@ -197,10 +268,11 @@ class BoundedHttp(HttpToolsProtocol):
             return
         reason, code, detail = _REFUSALS[status]
         body = problem_body(status, code, detail)
+        later = "retry-after: 1\r\n" if status == 503 else ""
         if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
             self.transport.write(
                 f"HTTP/1.1 {status} {reason}\r\ncontent-type: application/problem+json\r\n"
-                f"content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode()
+                f"content-length: {len(body)}\r\n{later}connection: close\r\n\r\n".encode()
                 + body
             )
         self.transport.close()

@@ -5,6 +5,8 @@ HEADER_BYTES_MAX = 16 * 1024
 REQUEST_SECONDS_MAX = 30
 REQUEST_ID_CHARS_MAX = 64
 READY_CHECK_SECONDS_MAX = 0.5
+# Files that connections of clients may not take: the database, the store, the log and our own need them.
+SPARE_FILES = 256
 READY_CACHE_SECONDS = 1.0
 
 # Store circuit breaker: opens when half of the last ten calls failed, tries again with three probes.
@@ -44,6 +46,9 @@ TRANSACTION_TRIES_MAX = 3
 TRANSACTION_PAUSE_SECONDS = 0.02
 PLACE_BATCH_MAX = 250
 PLACE_QUEUE_MAX = 5_000
+# Bookings that wait for seats: more of them would wait longer than a person does.
+PROCESSING_MAX = 50_000
+BACKLOG_LOOK_SECONDS = 1.0
 BEARER_BATCH_MAX = 500
 BEARER_QUEUE_MAX = 10_000
 PAGE_ROWS_MAX = 100

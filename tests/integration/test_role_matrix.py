@@ -21,6 +21,7 @@ from aisle.accounts.access import (
     actor_of,
 )
 from aisle.accounts.account import Role
+from aisle.envelope import SECURITY_HEADERS
 from aisle.problems import exception_answers
 from tests.integration.desks import account_in, opened_desk
 from tests.integration.visitors import COOKIE
@@ -31,6 +32,7 @@ OUTSIDE_THE_DOCUMENT = ("/static/", "/docs/", "/api/v1/openapi.json")
 PAGES = {"/", "/events/{event_id}", "/login", "/register", "/cart", "/account", "/bookings", "/bookings/{booking_id}"}
 PAGES |= {"/seller", "/seller/new", "/seller/events/{event_id}", "/door", "/door-worker.js", "/ops", "/ops/store"}
 CALLERS = [ANONYMOUS, *Role]
+HARDENED = [name.decode() for name in SECURITY_HEADERS]
 
 
 async def headers_for(desk, caller: str, origin: str = "http://aisle.test") -> dict[str, str]:
@@ -91,6 +93,10 @@ async def wrong_answers(config, address, routes) -> list[tuple[str, str, str, in
                 async with client.stream(method, url, headers=headers, json=body) as answer:
                     if answer.status_code not in expected(callers, caller):
                         wrong.append((method, path, caller, answer.status_code))
+                    wrong += [(method, path, caller, name) for name in HARDENED if name not in answer.headers]
+                    personal = callers and ANONYMOUS not in callers
+                    if personal and answer.headers["cache-control"] != "no-store":
+                        wrong.append((method, path, caller, "may be kept by a cache"))
     return wrong
 
 

@@ -50,7 +50,7 @@ async def test_items_of_one_key_never_share_a_batch_and_keep_their_order():
 
 async def test_a_full_queue_refuses_at_once():
     writer = Writer()
-    commit = group(writer, queue_max=2)
+    commit = group(writer, batch_max=1, queue_max=2)
     tasks = [asyncio.create_task(commit.submit("a"))]
     await asyncio.sleep(0)
     tasks += [asyncio.create_task(commit.submit(item)) for item in "bc"]
@@ -86,4 +86,32 @@ async def test_a_caller_that_goes_away_does_not_spoil_the_batch():
     await asyncio.sleep(0)
     writer.gate.set()
     assert await staying == "B"
+    await commit.drain()
+
+
+async def test_who_would_wait_too_long_is_refused_when_they_come_and_one_batch_may_always_wait():
+    async def write(items):
+        await asyncio.sleep(0.05)
+        return items
+
+    commit = group(write, queue_max=1_000, wait_s_max=0.12)
+    assert await commit.submit("first") == "first"
+    answers = await asyncio.gather(*(commit.submit(str(n)) for n in range(60)), return_exceptions=True)
+    assert {type(answer) for answer in answers if not isinstance(answer, str)} == {Overloaded}
+    assert 3 <= len([answer for answer in answers if isinstance(answer, str)]) < 30
+    await commit.drain()
+    assert await commit.submit("again") == "again"
+
+
+async def test_who_has_waited_too_long_is_refused_when_their_turn_comes():
+    """Nothing was known of how slow the database has become when they came."""
+    writer = Writer()
+    commit = group(writer, wait_s_max=0.05)
+    tasks = [asyncio.create_task(commit.submit(item)) for item in "abcde"]
+    await asyncio.sleep(0.1)
+    writer.gate.set()
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert answers[:3] == ["A", "B", "C"]
+    assert [type(answer) for answer in answers[3:]] == [Overloaded, Overloaded]
+    assert writer.batches == [["a", "b", "c"]], "what was refused is not written"
     await commit.drain()

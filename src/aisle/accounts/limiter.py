@@ -5,8 +5,9 @@ Subjects are hashed into the key, so no address or e-mail lies in the store and 
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
+from uuid import UUID
 
 from aisle.errors import Problem, StoreUnavailable
 from aisle.scripts import load_script
@@ -40,6 +41,14 @@ class Limiter:
             raise Problem(
                 429, "too_many_requests", f"too many attempts; try again in {seconds} s", retry_after_s=seconds
             )
+
+    def per_minute(self, scope: str, per_minute: int) -> Callable[[UUID], Awaitable[None]]:
+        """A rule about one account at a time."""
+
+        async def allow(account: UUID) -> None:
+            await self.allow([Attempt(scope, str(account), per_minute)])
+
+        return allow
 
     def _key(self, attempt: Attempt) -> str:
         subject = hashlib.sha256(attempt.subject.encode()).hexdigest()[:32]

@@ -92,7 +92,15 @@ def booking_routes(desk: BookingDesk) -> Router:
         order = Order(sale=sale, request=request_of(asked, sale), buyer=actor.account_id, idempotency_key=key)
         return 202, _encode(view_of(await desk.placer.place(order), sale))
 
-    @post("/bookings", status_code=202, summary="Book seats: the best available, or named ones", opt=hot(place))
+    def is_full() -> bool:
+        return desk.placer.is_full()
+
+    @post(
+        "/bookings",
+        status_code=202,
+        summary="Book seats: the best available, or named ones",
+        opt=hot(place, is_full),
+    )
     async def place_booking(data: JSONBody[BookingOrder], actor: CurrentActor, idempotency_key: Key) -> BookingView:
         raise AssertionError("answered by `place`")
 

@@ -1,8 +1,9 @@
 """What the routes of this slice work with, put together once a process by the composition root."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 import asyncpg
 
@@ -21,3 +22,5 @@ class BookingDesk:
     relay: Relay
     find_sale: FindSale
     clock: Callable[[], datetime]
+    # Raises 429 for a buyer who takes holds too often.
+    allow_hold: Callable[[UUID], Awaitable[None]]

@@ -55,6 +55,7 @@ def _holds(desk: BookingDesk) -> list[Any]:
         event_id: FromPath[int], data: JSONBody[SeatOrder], actor: CurrentActor, idempotency_key: Key
     ) -> HoldView:
         sale = await desk.find_sale(event_id)
+        await desk.allow_hold(actor.account_id)
         cart, hold = await desk.holder.hold(event_id, request_of(data, sale), actor.account_id, idempotency_key)
         return hold_view(cart, hold, sale)
 

@@ -6,6 +6,7 @@ database, which is this message's outbox: `ask_again` publishes it until an answ
 
 import asyncio
 import hashlib
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -16,6 +17,7 @@ import msgspec
 import structlog
 
 from aisle.booking import order_store, store
+from aisle.booking.backlog import Backlog
 from aisle.booking.booking import Booking, Request, State
 from aisle.crash_points import crash_point
 from aisle.db import in_one_go
@@ -81,22 +83,30 @@ class Placer:
         clock: Callable[[], datetime],
         replayed: Callable[[], object] = lambda: None,
         key_reused: Callable[[], object] = lambda: None,
+        wait_s_max: float = math.inf,
+        backlog: Backlog | None = None,
     ) -> None:
         self._replayed, self._key_reused = replayed, key_reused
         self._database = database
         self._writer = writer
         self._nothing_for = nothing_for
         self._clock = clock
+        self._backlog = backlog
         self._publishing: set[asyncio.Task[None]] = set()
         self._commit: GroupCommit[order_store.Placing, order_store.Placed] = GroupCommit(
             self._write,
             apart=lambda placing: placing.buyer,
             batch_max=PLACE_BATCH_MAX,
             queue_max=PLACE_QUEUE_MAX,
+            wait_s_max=wait_s_max,
         )
         self._repeats: GroupCommit[Order, bool] = GroupCommit(
             self._find_repeats, apart=lambda _: object(), batch_max=PLACE_BATCH_MAX, queue_max=PLACE_QUEUE_MAX
         )
+
+    def is_full(self) -> bool:
+        """Whether orders would be refused now, whoever they come from."""
+        return self._commit.is_full() or (self._backlog is not None and self._backlog.is_full())
 
     async def place(self, order: Order) -> Booking:
         """The booking, new or of an earlier request with the same key. Raises a Problem if it cannot be."""
