@@ -20,7 +20,7 @@ QUICK = (
     "the store is out of memory",
     "webhooks: twenty at once, forged, old, of nobody",
 )
-SHORT = (("hold_seconds", 6), ("hold_seconds_max", 12), ("payment_seconds", 8))
+SHORT = (("hold_seconds", 6), ("hold_seconds_max", 12), ("payment_seconds", 8), ("sandbox_late_seconds", 3))
 CATALOGUE = {f"F{n}" for n in (*range(1, 21), *range(23, 31))}
 
 

@@ -45,7 +45,7 @@ SETTINGS: dict[str, Any] = {
     "hold_seconds_max": 36,
     "payment_seconds": 20,
     "payment_verdict_seconds": 6,
-    "sandbox_late_seconds": 9,
+    "sandbox_late_seconds": 25,
     "sandbox_webhook_secret": WEBHOOK_SECRET,
     "database_timeout": 4,
     "database_pool_size": 8,
