@@ -13,7 +13,7 @@ import structlog
 
 from aisle.booking.place import FindSale, PoolTerms, Sale
 from aisle.epochs import confirm_event
-from aisle.errors import Problem, StoreScriptFailed
+from aisle.errors import Problem, StoreScriptFailed, StoreUnverified
 from aisle.limits import GATE_PAUSE_SECONDS_MAX, VERIFY_AT_ONCE
 from aisle.messages import POOL
 from aisle.reservation.audit import Finding
@@ -99,9 +99,13 @@ async def everything_counted(store: Store, pools: Pools, catalogue: Catalogue, e
 async def switch_sale(inventory: Inventory, pools: Pools, listing: Listing, on_sale: bool) -> None:
     event = listing.event
     places = [Place(event.id, hall.section, hall.subsection) for hall in listing.halls]
-    await inventory.switch(places, epoch=event.epoch, on_sale=on_sale)
     names = [PoolPlace(event.id, pool.pool) for pool in listing.pools]
-    await pools.switch(names, epoch=event.epoch, on_sale=on_sale)
+    try:
+        await inventory.switch(places, epoch=event.epoch, on_sale=on_sale)
+        await pools.switch(names, epoch=event.epoch, on_sale=on_sale)
+    except LookupError:
+        # Flushed, or left by a rebuild that was cut off; what was switched before this is switched again next time.
+        raise StoreUnverified("not in the epoch of the database") from None
 
 
 async def make_ready(

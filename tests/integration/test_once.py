@@ -12,6 +12,8 @@ import pytest
 from aisle.accounts.account import Role
 from aisle.errors import StoreUnavailable
 from aisle.once import asked, forget_old_answers, recall, remember
+from aisle.reservation.inventory import Inventory
+from aisle.reservation.keys import Place
 from aisle.ticketing import api as events_api
 from aisle.ticketing.catalogue import Catalogue
 from aisle.ticketing.event import EventState
@@ -56,6 +58,24 @@ def test_a_late_repeat_of_open_does_not_undo_a_close(seller):
     assert expect(200, seller.post(f"/events/{event}/open", key=key)) == opened
     assert expect(200, seller.get(f"/seller/events/{event}"))["state"] == "closed"
     refused(422, "key_reused", seller.post(f"/events/{event}/close", key=key))
+
+
+def test_a_sale_is_not_opened_while_the_store_is_in_another_epoch(stage, seller):
+    """As a rebuild leaves it that was cut off: nothing is on sale then, and the seller is told to come back."""
+    event = seller.creates(HALL)
+
+    def in_epoch(epoch: int) -> None:
+        async def move(_, store):
+            config = Inventory(store).keys(Place(event, "A", 1))[1]
+            await store.call("HSET", config, "epoch", epoch)
+
+        stage.look(move)
+
+    in_epoch(2)
+    refused(503, "store_unverified", seller.post(f"/events/{event}/open", key=new_key()))
+    assert stage.fetch("select state from ticketing.events where id = $1", event)[0][0] == "ready"
+    in_epoch(1)
+    assert expect(200, seller.post(f"/events/{event}/open", key=new_key()))["state"] == "on_sale"
 
 
 def test_a_booking_is_cancelled_once(stage, seller):

@@ -227,7 +227,8 @@ async def _switch(desk: EventDesk, event_id: int, request: Asked, target: EventS
         if event is None:
             state = listing.event.state
             raise Problem(409, "event_not_ready", f"an event that is {state} cannot become {target.value}")
-        await desk.switch(listing, target is EventState.ON_SALE)
+        # As it is now, and stays until the commit: a rebuild may have begun another epoch since the listing was read.
+        await desk.switch(msgspec.structs.replace(listing, event=event), target is EventState.ON_SALE)
         await remember(connection, request, event)
         if listing.event.state != target:
             deed = Deed.SALE_OPENED if target is EventState.ON_SALE else Deed.SALE_CLOSED
