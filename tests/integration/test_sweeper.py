@@ -131,7 +131,6 @@ async def test_the_loop_outlives_an_outage_of_the_store(config, metrics, own_val
         loop = asyncio.create_task(sweep_for_ever(hall.store, interval_s=0.02, report=report))
         await hold_overdue(hall, "h1", 2)
         await asyncio.wait_for(released.wait(), 30)
-        released.clear()
         await asyncio.to_thread(valkey.kill)
         await asyncio.to_thread(valkey.start)
         async with asyncio.timeout(60):
@@ -142,9 +141,10 @@ async def test_the_loop_outlives_an_outage_of_the_store(config, metrics, own_val
                     break
                 except (StoreUnavailable, StoreOutcomeUnknown):
                     await asyncio.sleep(0.02)
-            await released.wait()
+            # What was reported before the outage may be reported again: only the seats say that this hold has ended.
+            while await hall.taken(hall.places[0]):
+                await asyncio.sleep(0.02)
         loop.cancel()
-        assert await hall.taken(hall.places[0]) == []
 
 
 async def test_pools_are_swept_beside_subsections(config, metrics):
