@@ -245,9 +245,10 @@ def answers_with(request: TicketReserveRequested, code: Code, parts: tuple[Part,
     shared = {**route_of(request), "booking": request.booking}
     if code is not Code.OK:
         return (BookingFailed(id=f"{request.booking}.failed", reason=code.value, **shared),)
+    # The buyer's first: each is written by itself, and somebody waits for this one.
     return (
-        SeatsReserved(id=f"{request.booking}.reserved", buyer=request.buyer, parts=parts, **shared),
         BookingPendingPayment(id=f"{request.booking}.pending", parts=parts, **shared),
+        SeatsReserved(id=f"{request.booking}.reserved", buyer=request.buyer, parts=parts, **shared),
     )
 
 
