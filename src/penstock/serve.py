@@ -66,7 +66,7 @@ async def serve_until_signal(config: Config, announce: Callable[[Address], None]
 
 
 def _collect_seldom() -> None:
-    """What is loaded stays, and a request leaves no cycles: a thousand idle consumers cost a quarter less."""
+    """What is loaded stays, and a request leaves no cycles: looking for some was a quarter of the cost of idling."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
 

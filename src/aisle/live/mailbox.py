@@ -8,7 +8,7 @@ slows anybody down, and it never costs more memory than a full box. Messages are
        +--------------------------------- start_anew -----------------------------------+
 
 While the stream has nothing to do and the browser reads, news is written to the connection at once: to wake the stream
-for it would cost three times the writing.
+for it would cost more than the writing.
 """
 
 import asyncio
